@@ -1,7 +1,12 @@
 """The frames that a model is given: which of a video, and how large they may be read."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 FrameSize = int | tuple[int, int] | None
 """What frames are resized to while they are read: the shorter side, (height, width), or None."""
@@ -25,3 +30,22 @@ def frames_read(num_frames: int, spread: str, size: FrameSize = None) -> dict[st
         size: what they were resized to while they were read; None: as filmed.
     """
     return {"frames": f"{num_frames} {spread}", "frame_size": json.dumps(size)}
+
+
+def staged(frames: "Sequence[Tensor]", processor: Any, device: "torch.device") -> "list[Tensor]":
+    """Videos, uint8, where a processor is to prepare them: on the model's device, if it works on tensors.
+
+    Resized there, a value may differ by one of 255 from what the CPU makes of it.
+
+    Args:
+        frames: of each video.
+        processor: of images or videos.
+        device: the model's.
+    """
+    from transformers.image_processing_backends import TorchvisionBackend
+
+    if device.type == "cpu" or not isinstance(processor, TorchvisionBackend):
+        return list(frames)
+    is_cuda = device.type == "cuda"
+    pinned = (video.pin_memory() if is_cuda and video.device.type == "cpu" else video for video in frames)
+    return [video.to(device, non_blocking=is_cuda) for video in pinned]

@@ -4,7 +4,7 @@ subtle VERB [FILE.yaml] [--flag value ...]      # run a recipe; FILE.yaml: yours
 subtle VERB --help                              # its flags with their defaults; some verbs need a second word, which
                                                 # this lists, such as `subtle evaluate tfcovr`
 accelerate launch $(subtle path stage2)         # on one or many GPUs
-subtle path configs                             # prints a folder that ships; also: accelerate, weights
+subtle path configs                             # prints a folder that ships; also: accelerate, cluster, weights
 
 Results go to `outputs` in the working directory.
 """
@@ -13,6 +13,7 @@ import difflib
 import importlib.metadata
 import runpy
 import shutil
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -28,7 +29,7 @@ VERBS = {
     "Measuring": ("evaluate", "table", "judge", "report"),
     "On the Hub": ("publish",),
 }
-FOLDERS = ("configs", "accelerate", "weights")
+FOLDERS = ("configs", "accelerate", "cluster", "weights")
 DISTRIBUTION = "subtle-video"
 
 
@@ -100,5 +101,10 @@ def run(verb: str, arguments: list[str]) -> int:
     commands.started_by_command = True
     script = str(RECIPES / f"{verb}.py")
     sys.argv = [script, *arguments]
-    runpy.run_path(script, run_name="__main__")
+    earlier = signal.getsignal(signal.SIGINT)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        if signal.getsignal(signal.SIGINT) is not earlier:  # of a program that calls this
+            signal.signal(signal.SIGINT, earlier)
     return 0

@@ -1,5 +1,6 @@
 """How every recipe ends: an exit status, one line for a mistake that the user can fix, a traceback for a bug."""
 
+import atexit
 import errno
 import os
 import re
@@ -125,7 +126,7 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         return 2
     finally:
         if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def check_first(check: Callable[[Config], object], config: Config) -> None:

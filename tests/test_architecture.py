@@ -1,6 +1,7 @@
 """The rules of the tree that a machine can check: imports, file lengths, names, forbidden calls."""
 
 import ast
+import gc
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -101,6 +102,16 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
         if node not in index:
             visit(node)
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed():
+    """Looking for garbage among the trees would take most of the time, here and in the tests that follow."""
+    gc.disable()
+    yield
+    gc.enable()
+    for cached in (tree_of, imports_of, called_names):
+        cached.cache_clear()
 
 
 def test_files_are_short_and_named_after_nouns():

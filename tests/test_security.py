@@ -71,7 +71,7 @@ PROMISES = {
     "processes that are started do not look for modules there": [
         f"{RULES}::test_processes_of_python_do_not_look_for_modules_in_the_working_directory",
         f"{VIDEO}/test_pool.py::test_a_worker_runs_no_module_of_the_working_directory",
-        f"{SERVE}::test_an_export_runs_no_module_of_the_working_directory",
+        f"{SERVE}::test_chosen_moments_are_exported_and_no_module_of_the_working_directory_runs",
     ],
     "the page of `serve` answers its own machine alone and is framed by nobody": [
         f"{SERVE}::test_another_page_and_another_name_of_this_machine_are_refused",

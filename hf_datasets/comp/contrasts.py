@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -12,9 +12,13 @@ from torch import Tensor
 
 from hf_datasets.class_labels import with_names
 from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_rows
-from hf_datasets.video import VideoError, read_frames
-from hf_datasets.video.pool import VideoRequest, unreadable
+from hf_datasets.video import VideoError, VideoFrames, read_frames
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest, unreadable
 from hf_datasets.video.reading import Spread
+
+CURE = "remove this video from the video folder, or fetch it again"
+SPANS_AHEAD = 64
+"""Most spans whose frames wait for those of one before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ class SpanReader:
 
     Args:
         size: Height and width in pixels; None leaves the frames as they are.
-        keep: Whether frames are kept in memory.
+        keep: Whether frames are kept in memory, by each process what it read.
         transform: Applied to the frames `(T, 3, height, width)` before they are kept, such as a frozen vision tower.
     """
 
@@ -199,28 +203,58 @@ class SpanReader:
             seconds = span.start_seconds, span.end_seconds
             read = read_frames(span.path, num_frames, *seconds, size=self.size, spread=spread)
         except VideoError as error:
-            raise VideoError(f"{error}; remove this video from the video folder, or fetch it again") from error
-        frames = self.transform(read.frames)
+            raise VideoError(f"{error}; {CURE}") from error
+        return self._taken(span, num_frames, spread, read.frames)
+
+    def read_all(
+        self, spans: Sequence[Span], num_frames: int, spread: Spread = "middles", *, num_workers: int = 0
+    ) -> Iterator[Tensor]:
+        """What `read` gives of each of several distinct spans, in their order, read ahead by `num_workers` processes.
+
+        Yields:
+            `(num_frames, ...)` of a span.
+
+        Raises:
+            VideoError: If a span cannot be read.
+        """
+        missing = [span for span in spans if (span, num_frames, spread) not in self.kept]
+        arrived: dict[Span, VideoFrames | VideoFailure] = {}
+
+        def requests() -> Iterator[VideoRequest | None]:
+            for span in missing:
+                while len(arrived) > SPANS_AHEAD:  # others wait for one that takes longer
+                    yield None
+                yield VideoRequest(span, span.path, span.start_seconds, span.end_seconds)
+
+        with VideoReaderPool(num_frames, num_workers=num_workers, size=self.size, spread=spread) as pool:
+            answers = pool.read_on_demand(requests())
+            for span in spans:
+                if (frames := self.kept.get((span, num_frames, spread))) is None:
+                    while span not in arrived:
+                        key, answer = next(answers)
+                        arrived[key] = answer
+                    if isinstance(read := arrived.pop(span), VideoFailure):
+                        raise VideoError(f"{read.reason}; {CURE}")
+                    frames = self._taken(span, num_frames, spread, read.frames)
+                yield frames
+
+    def _taken(self, span: Span, num_frames: int, spread: Spread, frames: Tensor) -> Tensor:
+        frames = self.transform(frames)
         if self.keep:
             self.kept[span, num_frames, spread] = frames
         return frames
 
 
 class ContrastFrames(torch.utils.data.Dataset[tuple[Tensor, Contrast]]):
-    """Contrasts with their frames: items `(frames, contrast)`.
+    """Contrasts with their frames: items `(frames, contrast)`, indexed by the contrast.
 
     Args:
-        contrasts: The contrasts.
         reader: Reads their frames.
         num_frames: Frames per contrast, shared by its spans.
     """
 
-    def __init__(self, contrasts: Sequence[Contrast], reader: SpanReader, num_frames: int) -> None:
-        self.contrasts, self.reader, self.num_frames = contrasts, reader, num_frames
+    def __init__(self, reader: SpanReader, num_frames: int) -> None:
+        self.reader, self.num_frames = reader, num_frames
 
-    def __len__(self) -> int:
-        return len(self.contrasts)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Contrast]:
-        contrast = self.contrasts[index]
+    def __getitem__(self, contrast: Contrast) -> tuple[Tensor, Contrast]:
         return self.reader(contrast.spans, self.num_frames), contrast

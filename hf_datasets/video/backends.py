@@ -1,4 +1,4 @@
-"""Three decoders that read the same frames: PyAV decides for all of them which frames a span holds.
+"""Decoders that read the same frames: PyAV decides for all of them which frames a span holds.
 
 Nothing is imported before it is used. Open files are kept in a bounded cache per process and per backend: on a
 long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
@@ -6,7 +6,9 @@ long video, opening costs more than decoding. A cache never survives a fork, bec
 
 import ctypes
 import os
+import sys
 import threading
+import warnings
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from decord import VideoReader
     from torchcodec.decoders import VideoDecoder
 
-Backend = Literal["auto", "pyav", "torchcodec", "decord"]
+Backend = Literal["auto", "pyav", "torchcodec", "torchcodec-cuda", "decord"]
+GPU_TOLERANCE = 3.0
+"""Largest mean difference of a frame that a GPU decodes from PyAV's, in levels of 255: it rounds colors otherwise."""
 MAX_OPEN_FILES = 8
 MAX_BYTES_IN_ORDER = 1 << 30
 
@@ -94,6 +98,12 @@ def _open_torchcodec(path: Path) -> "VideoDecoder":
     return VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
 
 
+def _open_torchcodec_cuda(path: Path) -> "VideoDecoder":
+    from torchcodec.decoders import VideoDecoder
+
+    return VideoDecoder(path, dimension_order="NHWC", seek_mode="exact", device="cuda")
+
+
 def _open_decord(path: Path) -> _DecordFile:
     from decord import VideoReader
 
@@ -102,7 +112,33 @@ def _open_decord(path: Path) -> _DecordFile:
 
 PYAV_FILES = OpenFiles(OpenVideo)
 _TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
+_TORCHCODEC_CUDA_FILES = OpenFiles(_open_torchcodec_cuda)
 _DECORD_FILES = OpenFiles(_open_decord)
+
+
+class _Gpu:
+    """What this process knows of decoding on its GPU.
+
+    Attributes:
+        agrees: By codec and pixel format, whether a frame was that of PyAV within `GPU_TOLERANCE`.
+        is_used: Whether this process uses a GPU; one that is forked from it may not.
+        is_forked: Whether this process is forked from such a one.
+    """
+
+    def __init__(self) -> None:
+        self.agrees: dict[tuple[str, str | None], bool] = {}
+        self.is_used = self.is_forked = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._look, after_in_child=self._inherit)
+
+    def _look(self) -> None:
+        self.is_used |= "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized()
+
+    def _inherit(self) -> None:
+        self.is_forked |= self.is_used
+
+
+_GPU = _Gpu()
 
 
 def pyav_pixels(video: OpenVideo, keys: Sequence[int], size: tuple[int, int] | None = None) -> dict[int, np.ndarray]:
@@ -119,12 +155,51 @@ def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.nda
     """Frames by key; a frame that torchcodec presents at another time is left out."""
     if not video.has_timestamps:
         return _torchcodec_in_order(video, keys)
-    with _TORCHCODEC_FILES.lend(video.path) as decoder:
+    return _torchcodec_at_times(_TORCHCODEC_FILES, video, keys)
+
+
+def torchcodec_cuda_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key, on the GPU where it gives those of PyAV, else by PyAV; what of a video it leaves out, too.
+
+    The first frame of each codec and pixel format is compared; that they differ is said once.
+
+    Raises:
+        VideoError: In a process that was forked from one that uses a GPU.
+    """
+    if _GPU.is_forked:
+        raise VideoError(
+            f"{video.path}: backend='torchcodec-cuda' cannot be used in a process that was forked from one that uses "
+            "a GPU, as a DataLoader's workers are; read with VideoReaderPool, whose workers are programs of their own"
+        )
+    codec = video.stream.codec_context
+    kind, pixels = (codec.name, codec.pix_fmt), dict[int, np.ndarray]()
+    if video.has_timestamps and _GPU.agrees.get(kind, True):
+        _GPU.is_used = True
+        pixels = _torchcodec_at_times(_TORCHCODEC_CUDA_FILES, video, keys)
+        if pixels and kind not in _GPU.agrees:
+            first = next(iter(pixels))
+            expected = pyav_pixels(video, [first])[first]
+            apart = np.abs(pixels[first].astype(np.int16) - expected).mean()
+            _GPU.agrees[kind] = bool(apart <= GPU_TOLERANCE)
+            if not _GPU.agrees[kind]:
+                warnings.warn(
+                    f"the GPU decodes {'/'.join(map(str, kind))} as frames that differ from PyAV's by {apart:.1f} of "
+                    f"255 on average, more than {GPU_TOLERANCE:g}: PyAV reads them",
+                    stacklevel=2,
+                )
+                pixels = {}
+    return pixels | pyav_pixels(video, [key for key in keys if key not in pixels])
+
+
+def _torchcodec_at_times(
+    files: "OpenFiles[VideoDecoder]", video: OpenVideo, keys: Sequence[int]
+) -> dict[int, np.ndarray]:
+    with files.lend(video.path) as decoder:
         wanted = [float(key * video.tick) for key in keys]
         half_tick = float(video.tick) / 2
         batch = decoder.get_frames_played_at([seconds + half_tick for seconds in wanted])
-    right = np.abs(batch.pts_seconds.numpy() - wanted) < half_tick
-    return {key: frame for key, frame, is_right in zip(keys, batch.data.numpy(), right, strict=True) if is_right}
+    right = np.abs(batch.pts_seconds.cpu().numpy() - wanted) < half_tick
+    return {key: frame for key, frame, is_right in zip(keys, batch.data.cpu().numpy(), right, strict=True) if is_right}
 
 
 def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
@@ -170,7 +245,13 @@ def _has_closed_gops(video: OpenVideo) -> bool:
     return video.has_timestamps or num_keyframes == 1
 
 
-PIXELS = {"auto": pyav_pixels, "pyav": pyav_pixels, "torchcodec": torchcodec_pixels, "decord": decord_pixels}
+PIXELS = {
+    "auto": pyav_pixels,
+    "pyav": pyav_pixels,
+    "torchcodec": torchcodec_pixels,
+    "torchcodec-cuda": torchcodec_cuda_pixels,
+    "decord": decord_pixels,
+}
 
 
 def pixels_of(video: OpenVideo, keys: Sequence[int], backend: Backend) -> dict[int, np.ndarray]:

@@ -79,6 +79,14 @@ class FrameCache:
             decode_into([file for file in files if not file.is_complete], clips, size, num_workers, spread)
         self._open(files[0], clips)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the frames, which another process maps itself rather than be sent all of them."""
+        return vars(self) | {"frames": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.frames = np.load(self.folder / "frames.npy", mmap_mode="r")
+
     def _open(self, file: "FrameFile", clips: Sequence[Clip]) -> None:
         self.folder, self.frames, self.failures = file.folder, file.frames, file.failures
         self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}

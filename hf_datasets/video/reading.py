@@ -277,7 +277,8 @@ def read_frames(
         end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, the existing frames are
             read and `missing_seconds` is positive.
         backend: The decoder. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
-            rounding in the color conversion.
+            rounding in the color conversion. "torchcodec-cuda" decodes on a GPU what it gives as PyAV does, within
+            `backends.GPU_TOLERANCE`, and leaves the rest to PyAV; it was never run on one.
         size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing
             (`resizing.resize`).
         limits: The largest frames and durations that are accepted.

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers.image_processing_backends import TorchvisionBackend
 
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
-from hf_models.frame_reading import FrameSize, frame_size_of
+from hf_models.frame_reading import FrameSize, frame_size_of, staged
 from hf_models.query_texts import check_length, check_text
 
 
@@ -246,7 +245,7 @@ class Encoder:
         """What the image processor makes of all frames of all videos, one after another."""
         check_videos(frames)
         processor = self.processor.image_processor
-        images = [frame for video in self.staged(frames, processor) for frame in video]
+        images = [frame for video in staged(frames, processor, self.model.device) for frame in video]
         batch = processor(images, return_tensors="pt")
         return {name: self.on_device(value) for name, value in batch.items()}
 
@@ -254,20 +253,8 @@ class Encoder:
         """What the video processor makes of frames that are sampled already."""
         check_videos(frames)
         processor = self.processor.video_processor
-        batch = processor(self.staged(frames, processor), do_sample_frames=False, return_tensors="pt")
+        batch = processor(staged(frames, processor, self.model.device), do_sample_frames=False, return_tensors="pt")
         return {name: self.on_device(value) for name, value in batch.items()}
-
-    def staged(self, frames: Sequence[Tensor], processor: Any) -> list[Tensor]:
-        """Videos, uint8, where a processor is to prepare them: where the model is, if it works on tensors.
-
-        Resized there, a value may differ by one of 255 from what the CPU makes of it.
-        """
-        device = self.model.device
-        if device.type == "cpu" or not isinstance(processor, TorchvisionBackend):
-            return list(frames)
-        if device.type == "cuda":
-            frames = [video.pin_memory() if video.device.type == "cpu" else video for video in frames]
-        return [video.to(device, non_blocking=device.type == "cuda") for video in frames]
 
     def on_device(self, value: Tensor) -> Tensor:
         """A tensor where the model is, real numbers as exact as its weights."""

@@ -11,7 +11,7 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideo
 
 from hf_models.checkpoints import open_whole, opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
-from hf_models.frame_reading import frame_size_of
+from hf_models.frame_reading import frame_size_of, staged
 
 FRAMES_PER_CLIP = 4
 CLIPS_PER_READ = 16
@@ -69,13 +69,15 @@ class ClipEncoder:
         """
         device = self.model.device
         if self.sees_videos:
-            pixels = self.processor(list(clips), do_sample_frames=False, return_tensors="pt")
+            videos = staged(list(clips), self.processor, device)
+            pixels = self.processor(videos, do_sample_frames=False, return_tensors="pt")
             output = self.model(pixel_values=next(iter(pixels.values())).to(device))
             states = output.last_hidden_state
             per_frame = states.ndim == 3 and states.shape[1] == clips.shape[1]
             vectors = states.amax(1) if per_frame else _pooled(output)
         else:
-            pixels = self.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
+            images = [image for clip in staged(list(clips), self.processor, device) for image in clip]
+            pixels = self.processor(images=images, return_tensors="pt")["pixel_values"]
             output = self.model(pixel_values=pixels.to(device))
             vectors = _pooled(output).unflatten(0, clips.shape[:2]).amax(1)
         return vectors.float().cpu()

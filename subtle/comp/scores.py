@@ -1,10 +1,12 @@
 """Compositionality and retrieval of a model that compares videos with texts (VideoComp, section 3.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import evaluate
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
@@ -67,6 +69,8 @@ class Scores:
         retrieval: Videos, each with a text that describes it, to measure R@K on by comparing each video with all texts;
             None: the distinct videos of `rows` with their positive texts, cropped ones left aside.
         dual_softmax: As in `recall_both_ways`.
+        num_workers: Processes that decode, as in `VideoReaderPool`.
+        accelerator: Each of its processes encodes a part of the videos; None: this one all of them.
     """
 
     def __init__(
@@ -78,7 +82,10 @@ class Scores:
         pairs: Sequence[Counterfactual] = (),
         retrieval: Sequence[tuple[Span, str]] | None = None,
         dual_softmax: float | None = None,
+        num_workers: int = 0,
+        accelerator: Accelerator | None = None,
     ) -> None:
+        self.num_workers, self.accelerator = num_workers, accelerator
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
         self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
         self.counterfactual = evaluate.load(metrics.space("counterfactual_accuracy"))
@@ -102,8 +109,8 @@ class Scores:
         without rows also `classic_vle` of the pairs, and all of it by kind. And `similarities`, one `{"positive",
         "negative"}` for each row; of counterfactual pairs `intervals` and `pair_similarities`, `[[a, b], [c, d]]` each.
         """
-        videos = self._encode(encoder, self.spans, "videos", progress)
-        texts = self._encode(encoder, self.texts, "texts", progress)
+        videos = self._videos(encoder, progress)
+        texts = self._encode(encoder.encode_text, self.texts, len(self.texts), "text", progress)
         place_of_span = {span: place for place, span in enumerate(self.spans)}
         place_of_text = {text: place for place, text in enumerate(self.texts)}
 
@@ -165,17 +172,27 @@ class Scores:
         bounds = {name: value for name, value in measured["confidence_interval"].items() if name in names}
         return scores | {"intervals": bounds}, measured["signature"]
 
-    def _encode(self, encoder: Encoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool) -> Tensor:
-        bar = tqdm(total=len(items), desc=f"encoding {what}", unit=what[:-1], disable=not progress)
-        parts = []
-        given: Sequence[Any] = items
-        for batch in batched(given, self.batch_size):
-            if what == "videos":
-                spread: Any = encoder.spread
-                frames = [self.reader([span], encoder.num_frames, spread) for span in batch]
-                parts.append(encoder.encode_video(frames).float().cpu())
-            else:
-                parts.append(encoder.encode_text(batch).float().cpu())
+    def _videos(self, encoder: Encoder, progress: bool) -> Tensor:
+        rank, ranks = (0, 1) if (shared := self.accelerator) is None else (shared.process_index, shared.num_processes)
+        own, spread = self.spans[rank::ranks], encoder.spread
+        frames = self.reader.read_all(own, encoder.num_frames, spread, num_workers=self.num_workers)
+        rows = self._encode(encoder.encode_video, frames, len(own), "video", progress)
+        if ranks == 1:
+            return rows
+        parts = gather_object([rows])
+        found = torch.empty(len(self.spans), *parts[0].shape[1:])  # the first process has at least one
+        for part, encoded in enumerate(parts):
+            if len(encoded):
+                found[part::ranks] = encoded
+        return found
+
+    def _encode(
+        self, encode: Callable[[list[Any]], Tensor], items: Iterable[Any], total: int, unit: str, progress: bool
+    ) -> Tensor:
+        bar = tqdm(total=total, desc=f"encoding {unit}s", unit=unit, disable=not progress)
+        parts = [torch.empty(0)] if not total else []
+        for batch in batched(items, self.batch_size):
+            parts.append(encode(batch).float().cpu())
             bar.update(len(batch))
         bar.close()
         return torch.cat(parts)

@@ -132,7 +132,8 @@ def embed(config: EmbedConfig) -> dict[str, Any]:
         import_videos(config)
     accelerator.wait_for_everyone()
     imported = imported_into(output_dir)
-    model, processor = load_encoders(config, imported_video=imported)
+    # Nothing is composed here: the fusion of the default size would be 50 million weights to draw.
+    model, processor = load_encoders(config, imported_video=imported, fusion_hidden_dim=1)
     if model.config.imported_video and imported is None:
         raise SystemExit(
             f"{config.vision_model} has no video encoder: it works on embeddings that were imported from "

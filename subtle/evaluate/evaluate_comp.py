@@ -145,12 +145,13 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         "batch_size": config.batch_size,
         "retrieval": data.retrieval if config.score == "embedding" else (),  # a decoder takes a pass for every pair
         "dual_softmax": CLIP_SCALE if config.dual_softmax else None,
+        "num_workers": config.num_workers,
     }
     scores = [Scores(rows, SpanReader(), pairs=pairs, **scoring) for rows, pairs in data.draws]
     fitting = None
     if config.threshold_split:
         others, _ = load_rows(config, config.threshold_split, num_workers=config.num_workers)
-        fitting = Scores(others, SpanReader(), batch_size=config.batch_size, retrieval=())
+        fitting = Scores(others, SpanReader(), **scoring | {"retrieval": (), "dual_softmax": None})
     rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(data.draws) for row in drawn]
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
     pairs = [(draw, pair) for draw, (_, drawn) in enumerate(data.draws) for pair in drawn]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.tracking import get_available_trackers
 from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration, broadcast_object_list
 
 from subtle.run.shared_config import Device
@@ -67,6 +68,11 @@ def make_accelerator(
         raise SystemExit(
             "no GPU: the configuration asks for device 'cuda' but PyTorch sees none; check `nvidia-smi` and that this "
             "PyTorch was built for CUDA, or run with `--device cpu`"
+        )
+    if tracker is not None and tracker not in (there := [one.value for one in get_available_trackers()]):
+        raise SystemExit(
+            f"--tracker {tracker}: there is {', '.join(there) or 'none'}; install its package, such as by `pip install "
+            "tensorboard`, or leave out --tracker"
         )
     accelerator = Accelerator(
         cpu=device == "cpu",

@@ -473,6 +473,7 @@ class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
         None,
         "Experiment tracker by its name in accelerate, such as tensorboard, wandb or mlflow; none: no tracker.",
     )
+    profile: bool = option(False, "Write what steps 4 to 6 did where to trace_RANK.json, which ui.perfetto.dev shows.")
 
 
 @dataclass

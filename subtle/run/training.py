@@ -1,6 +1,7 @@
 """A training run: start, resume, checkpoints, best weights, results; the loop over batches stays in the recipe."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from accelerate import Accelerator
@@ -20,8 +21,9 @@ from accelerate.utils import DistributedType, DynamoBackend, broadcast_object_li
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import Dataset, default_collate
 from tqdm import tqdm
 
 from hf_datasets.records import Rejection
@@ -30,19 +32,23 @@ from hf_datasets.video import VideoError
 from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
+from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
 from subtle.run.results import replacing, write_json, write_results
 from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
+from subtle.run.step_monitor import LOG_STEPS, StepMonitor
 
+Batch = TypeVar("Batch")
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+PROFILED_STEPS = {"wait": 2, "warmup": 2, "active": 3, "repeat": 1}
 MOST_SHOWN = 10
 """Videos that cannot be read whose reasons are printed; `rejections.parquet` has all."""
 WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "max_hours"),
-    *("cache_dir", "keep_frames", "memory_megabytes"),
+    *("profile", "cache_dir", "keep_frames", "memory_megabytes"),
 )
 
 
@@ -96,8 +102,13 @@ class TrainingRun(ABC):
         set_seed(config.seed)
         self.patience: int | None = None
         self.started, self.signaled = time.monotonic(), False
-        self.reports: list[tuple[int, Tensor, Sequence[Any] | None]] = []
+        self.reports: list[tuple[int, float, Tensor, Sequence[Any]]] = []
+        half = self.accelerator.mixed_precision in {"fp16", "bf16"}
+        self.monitor = StepMonitor(self.accelerator.device, is_half=half) if config.tracker else None
+        self.gradient_norm: Tensor | None = None
+        self.profiler: torch.profiler.profile | None = None
         self.progress = Progress()
+        self.loader: BatchLoader | None = None
 
     def refuse_shards(self) -> None:
         """Refuse a distribution of the weights that this recipe could train with but not publish from."""
@@ -186,9 +197,12 @@ class TrainingRun(ABC):
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
-            with self.heeding_signals():
-                self.train_epochs()
-            return self.finish()
+            try:
+                with self.heeding_signals(), self.observed():
+                    self.train_epochs()
+                return self.finish()
+            finally:
+                self.loader = None  # which ends its workers
 
     def complete_figures(self) -> dict[str, Any] | None:
         """The metrics of a run that is complete, or None; on the main process.
@@ -232,12 +246,35 @@ class TrainingRun(ABC):
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
 
-    def finish_step(self, loss: Tensor, rows: Sequence[Any] | None = None) -> None:
+    def fetched(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches of an epoch; the time until each is there is measured for the tracker."""
+        return self.monitor.waiting(iter(batches)) if self.monitor else iter(batches)
+
+    def clip_gradients(self, weights: Iterable[Tensor] | None = None) -> None:
+        """Clip the gradients as the configuration says, and keep their norm before that for the tracker.
+
+        Args:
+            weights: What is trained; None: the model's.
+        """
+        weights, most = list(self.model.parameters() if weights is None else weights), self.config.max_gradient_norm
+        if most:
+            self.gradient_norm = self.accelerator.clip_grad_norm_(weights, most)
+        elif self.monitor:
+            self.accelerator.unscale_gradients()
+            self.gradient_norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
+        if hasattr(self.gradient_norm, "full_tensor"):  # in shards
+            self.gradient_norm = self.gradient_norm.full_tensor()
+
+    def row_name(self, row: Any) -> str:
+        """What a row that `finish_step` was given is called, for a message."""
+        return str(row)
+
+    def finish_step(self, loss: Tensor, rows: Sequence[Any]) -> None:
         """Count an optimizer step, and write a checkpoint where one is due.
 
         Args:
             loss: Of the step.
-            rows: What this process trained on, to name where the loss is not finite.
+            rows: What this process trained on: how many, and which where the loss is not finite; see `row_name`.
 
         Raises:
             Stopped: A signal or `max_hours` ends the run, whose checkpoint is written.
@@ -247,14 +284,19 @@ class TrainingRun(ABC):
         self.loss_sum += loss.detach().to(self.sum_device)
         progress.step += 1
         progress.total_steps += 1
+        rate = max(group["lr"] for group in self.optimizer.param_groups)
         self.schedule.step()
         self.bar.update()
+        if self.profiler:
+            self.profiler.step()
         is_due = progress.total_steps % self.config.checkpoint_steps == 0
         is_last = progress.total_steps == self.config.max_steps or progress.step == self.steps_per_epoch
         hours = (time.monotonic() - self.started) / 3600
         is_late = self.config.max_hours is not None and hours >= self.config.max_hours
-        report = torch.stack([loss.detach().float(), loss.new_tensor(self.signaled or is_late, dtype=torch.float32)])
-        self.reports.append((progress.total_steps, self.accelerator.gather(report[None]), rows))
+        measured = [float(self.signaled or is_late), *(self.monitor.measured(len(rows)) if self.monitor else ())]
+        norm = torch.zeros_like(loss) if self.gradient_norm is None else self.gradient_norm
+        report = torch.cat([torch.stack([loss.detach(), norm]).float(), loss.new_tensor(measured, dtype=torch.float32)])
+        self.reports.append((progress.total_steps, rate, self.accelerator.gather(report[None]), rows))
         # On a GPU the report before this one is read: reading this one would wait for the step.
         waits = self.accelerator.device.type != "cpu" and not is_due and not is_last
         stops = self.read_reports(keep=int(waits))
@@ -262,6 +304,8 @@ class TrainingRun(ABC):
             progress.loss_sum = self.loss_sum.item()
             self.share_skipped()
             self.checkpoints.save(progress)
+            if self.monitor:
+                self.monitor.restart()
         if stops:
             self.accelerator.print(f"stopped after step {progress.total_steps}, which is kept; run again to go on")
             raise Stopped(REQUEUE)
@@ -272,19 +316,44 @@ class TrainingRun(ABC):
         """Whether the run is to stop after the steps whose reports are read; the last `keep` are left for later."""
         stops = False
         while len(self.reports) > keep:
-            step, report, rows = self.reports.pop(0)
-            losses, asked = report.unbind(1)
-            stops |= bool(asked.any())
-            if losses.isfinite().all():
-                continue
-            own = None if losses[self.accelerator.process_index].isfinite() else [str(row) for row in rows or []]
-            wrong = sorted({row for part in gather_object([own]) for row in part or []})
-            shown = f", among rows {', '.join(wrong[:MOST_SHOWN])}" if wrong else ""
-            raise SystemExit(
-                f"the loss of step {step} is {losses[~losses.isfinite()][0].item()}{shown}; the last checkpoint is as "
-                "it was: lower --learning_rate or give --max_gradient_norm, with --restart"
-            )
+            step, rate, report, rows = self.reports.pop(0)
+            table = report.tolist()
+            losses = [loss for loss, *_ in table]
+            stops |= any(asked for _, _, asked, *_ in table)
+            if not all(map(math.isfinite, losses)):
+                is_own = not math.isfinite(losses[self.accelerator.process_index])
+                own = [self.row_name(row) for row in rows] if is_own else []
+                wrong = sorted({row for part in gather_object([own]) for row in part})
+                refuse_loss(step, next(loss for loss in losses if not math.isfinite(loss)), wrong)
+            if self.monitor:
+                self.log_step(self.monitor, step, rate, table)
         return stops
+
+    def log_step(self, monitor: StepMonitor, step: int, rate: float, table: list[list[float]]) -> None:
+        """Tell the tracker of one of `LOG_STEPS` steps; `table` has the report of each process."""
+        losses, norms, _, *columns = zip(*table, strict=True)
+        measured = list(zip(*columns, strict=True))
+        monitor.add(measured)
+        if step % LOG_STEPS == 1:
+            loss = sum(losses) / len(losses)
+            figures = {"step/loss": loss, "step/learning_rate": rate, "step/gradient_norm": norms[0]}
+            self.accelerator.log(figures | monitor.figures(measured), step=step)
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """With `profile`, record a few steps and write their trace, one file for each process."""
+
+        def write(profiler: Any) -> None:
+            with replacing(self.output_dir / f"trace_{self.accelerator.process_index}.json") as unfinished:
+                profiler.export_chrome_trace(str(unfinished))
+
+        with ExitStack() as stack:
+            if self.monitor:
+                stack.callback(self.monitor.close)
+            if self.config.profile:
+                steps = torch.profiler.schedule(**PROFILED_STEPS)
+                self.profiler = stack.enter_context(torch.profiler.profile(schedule=steps, on_trace_ready=write))
+            yield
 
     @contextmanager
     def heeding_signals(self) -> Iterator[None]:
@@ -294,9 +363,9 @@ class TrainingRun(ABC):
         def heed(number: int, _: Any) -> None:
             if os.getpid() == own:
                 self.signaled = True
-            else:  # a process that reads videos was forked from this one
+            elif number == signal.SIGTERM:
+                # A worker: clusters signal all processes, and this run still needs its batch. The next one ends it.
                 signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
 
         if threading.current_thread() is threading.main_thread():
             earlier = {number: signal.signal(number, heed) for number in STOP_SIGNALS}
@@ -309,36 +378,48 @@ class TrainingRun(ABC):
     def read_batches(
         self,
         data: "Dataset[Any]",
-        batches: Sequence[Any],
+        batches: Iterable[Any],
         *,
         num_workers: int,
         collate: Callable[[list[Any]], dict[str, Any]] = default_collate,
         may_be_empty: bool = False,
+        needed_bytes: int = 0,
     ) -> Iterator[dict[str, Any]]:
         """The batches of a dataset; a video that cannot be read is left out of its batch, and counted in the results.
 
+        Args:
+            data: The same object in every epoch: the workers that read it stay. Frames are to be uint8 until they are
+                on the device: float32 would be four times as much in shared memory.
+            batches: The indices of each batch.
+            num_workers: See `BatchLoader`.
+            collate: See `BatchLoader`.
+            may_be_empty: Whether all videos of a batch may be damaged.
+            needed_bytes: See `BatchLoader`.
+
         Yields:
-            What `collate` makes of the items that can be read; nothing for a batch without any, if it `may_be_empty`.
+            What `collate` makes of the items that can be read, on the device; nothing for a batch without any, if it
+            `may_be_empty`.
 
         Raises:
-            SystemExit: A batch that may not be empty is.
+            SystemExit: A batch that may not be empty is, or shared memory is too small.
         """
-        # A loader draws a number when it starts. Drawn from the global state, it would change what is random after a
-        # resume.
-        own = torch.Generator().manual_seed(self.config.seed)
-        readable: Any = ReadableItems(data)
-        collating = partial(without_damaged, collate=collate)
-        loader = DataLoader(
-            readable, batch_sampler=batches, num_workers=num_workers, generator=own, collate_fn=collating
-        )
-        skipped = self.progress.skipped
-        for batch, damaged in loader:
+        if self.loader is None or self.loader.data.data is not data:
+            self.loader = BatchLoader(
+                ReadableItems(data),
+                num_workers=num_workers,
+                device=self.accelerator.device,
+                collate=partial(without_damaged, collate=collate),
+                needed_bytes=needed_bytes,
+            )
+        skipped, device = self.progress.skipped, self.accelerator.device
+        for batch, damaged in self.loader.read(batches):
             for reason in damaged:
                 if reason not in skipped and len(skipped) < MOST_SHOWN:
                     tqdm.write(f"left out: {reason}")
                 skipped[reason] = None
             if batch is not None:
-                yield batch
+                is_pinned = device.type == "cuda"
+                yield {name: value.to(device, non_blocking=is_pinned) for name, value in batch.items()}
             elif not may_be_empty:
                 raise SystemExit(f"none of the {len(damaged)} videos of a batch can be read; the last: {damaged[-1]}")
 
@@ -360,6 +441,8 @@ class TrainingRun(ABC):
                     self.keep_best(state)
         self.accelerator.wait_for_everyone()
         progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+        if self.monitor:
+            self.monitor.restart()
 
     def score_of(self, epoch: dict[str, float]) -> float:
         """What chooses the best epoch; rounded, as means of equal figures added in another order are not better."""
@@ -451,6 +534,24 @@ class TrainingRun(ABC):
     def remove_leftovers(self) -> None:
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
         shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
+
+
+def refuse_loss(step: int, loss: float, rows: Sequence[str]) -> None:
+    """End a run whose loss is not finite.
+
+    Args:
+        step: Of the loss.
+        loss: What it is.
+        rows: What it is of.
+
+    Raises:
+        SystemExit: Always, with the step and some of the rows.
+    """
+    shown = f", among rows {', '.join(rows[:MOST_SHOWN])}" if rows else ""
+    raise SystemExit(
+        f"the loss of step {step} is {loss}{shown}; the last checkpoint is as it was: lower --learning_rate or give "
+        "--max_gradient_norm, with --restart"
+    )
 
 
 def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:

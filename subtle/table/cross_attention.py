@@ -214,14 +214,19 @@ class CrossAttentionTraining(TrainingRun):
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
-        for rows in epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]:
+        batches = epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]
+        for rows in self.fetched(batches):
             loss = self.loss_of(rows)
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, rows.tolist())
+            self.finish_step(loss, rows)
+
+    def row_name(self, row: Any) -> str:
+        """The clips of a triplet."""
+        ids = list(self.clips.ids)
+        return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"
 
     def loss_of(self, rows: Tensor) -> Tensor:
         """The loss of this process's triplets with the negatives of all processes."""

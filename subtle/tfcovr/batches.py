@@ -8,22 +8,30 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset, default_collate
 
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
+from hf_models.frame_reading import frame_size_of
 from hf_models.retrieval import encode
 from hf_models.tfcovr.queries import Queries, Triplets, index_of
 from hf_models.tfcovr.ranking import query_inputs
 from subtle.run.batches import batched
 from subtle.run.data import load_split
+from subtle.run.loading import shared_bytes
 from subtle.run.shared_config import DataConfig, EmbedConfig, EncoderConfig, QueryParts
 from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, made_by, prepared_clips
 
 Batch = dict[str, Any]
+PIXELS = {"pixel_values", "target_pixel_values"}
+UNPREPARED = {"do_sample_frames": False, "do_rescale": False, "do_normalize": False}
+"""What a video processor leaves to do in a worker, so that frames are uint8 until they are on the device."""
+PREPARED = {"do_sample_frames": False, "do_resize": False, "do_center_crop": False}
+"""What is done of it then."""
 
 
 def embed_config(config: Any, output_dir: str, **changes: Any) -> EmbedConfig:
@@ -130,10 +138,23 @@ class EmbeddingSource:
 
 
 class PixelSource:
-    """Videos decoded and texts tokenized for each batch, for training end to end."""
+    """Videos decoded and texts tokenized for each batch, for training end to end.
 
-    def __init__(self, processor: TFCoVRProcessor, config: Any, accelerator: Accelerator) -> None:
-        self.processor, self.config, self.device = processor, config, accelerator.device
+    Args:
+        processor: The model's.
+        config: Of stage 2.
+        accelerator: Its processes share the validation.
+        read: `TrainingRun.read_batches`.
+    """
+
+    def __init__(
+        self,
+        processor: TFCoVRProcessor,
+        config: Any,
+        accelerator: Accelerator,
+        read: Callable[..., Iterator[Batch]],
+    ) -> None:
+        self.processor, self.config, self.accelerator, self.read = processor, config, accelerator, read
         rows = [clip for split in ("train", "validation") for clip in load_split(config, split, clips=True)]
         with accelerator.main_process_first():
             self.failures = unreadable_clips(rows, embed_config(config, ""))
@@ -141,70 +162,78 @@ class PixelSource:
         self.clips = index_of([clip["clip_id"] for clip in self.rows])
         texts = {text for split in ("train", "validation") for text in load_split(config, split)["modification_text"]}
         self.texts = index_of(sorted(texts))
+        self.pairs = PairFrames(self.rows, list(self.texts), processor, config)
 
-    def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
-        """One batch for each list of triplet rows."""
-        loader = DataLoader(
-            PairFrames(self, triplets),
-            batch_sampler=[part.tolist() for part in rows],
-            collate_fn=self.collate,
-            num_workers=self.config.num_workers,
-            # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after
-            # a resume.
-            generator=torch.Generator().manual_seed(self.config.seed),
-        )
-        unused = {"both": set(), "text": {"pixel_values"}, "video": {"input_ids", "attention_mask"}}[parts]
-        for batch in loader:
-            yield {name: value.to(self.device) for name, value in batch.items() if name not in unused}
-
-    def collate(self, items: list[Batch]) -> Batch:
-        """Stack clips and tokenize texts."""
-        return {
-            "pixel_values": torch.stack([item["query"] for item in items]),
-            "target_pixel_values": torch.stack([item["target"] for item in items]),
-            "target_labels": torch.stack([item["label"] for item in items]),
-            **self.processor(text=[item["text"] for item in items]),
-        }
+    def batches(self, triplets: Triplets, rows: Sequence[Tensor], _: QueryParts) -> Iterator[Batch]:
+        """One batch for each list of triplet rows; the parts of a query are those of the configuration."""
+        columns = (triplets.query, triplets.text, triplets.target, triplets.label)
+        indices = [list(zip(*(column[part].tolist() for column in columns), strict=True)) for part in rows]
+        video, workers = self.processor.video_processor, self.config.num_workers
+        most, size = max(map(len, rows), default=0), frame_size_of(video)
+        sides = size if isinstance(size, tuple) else (0, 0)  # others differ from video to video
+        needed = shared_bytes(2 * most, video.num_frames, sides, workers)
+        for batch in self.read(
+            self.pairs, indices, num_workers=workers, collate=self.pairs.collate, needed_bytes=needed
+        ):
+            for name in PIXELS & batch.keys():
+                batch[name] = video(list(batch[name]), return_tensors="pt", **PREPARED)["pixel_values"]
+            yield batch
 
     def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> dict[str, Any]:
-        """What `rank` takes, by position, from the model as it is; what the queries do not need stays zero."""
-        config = embed_config(self.config, "")
-        video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
+        """What `rank` takes, by position, from the model as it is; what the queries do not need stays zero.
+
+        Every process encodes its part of the clips. Where each holds only a part of the weights all encode all of
+        them, since they have to call the model equally often.
+        """
+        config, accelerator = embed_config(self.config, ""), self.accelerator
+        video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=accelerator.device)
         needed = [self.rows[place] for place in sorted({*queries.query.tolist(), *queries.gallery.tolist()})]
-        clips = prepared_clips(needed, self.processor, config, {})
+        shares = accelerator.num_processes > 1 and not accelerator.is_fsdp2
+        own = needed[accelerator.process_index :: accelerator.num_processes] if shares else needed
+        clips = prepared_clips(own, self.processor, config, {}, device=accelerator.device)
         loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
-        clip_ids, embeds = encode(model, loader, features="encode_video")
-        video[[self.clips[clip_id] for clip_id in clip_ids]] = embeds.to(self.device)
+        encoded = encode(model, loader, features="encode_video") if own else ([], video[:0])
+        for clip_ids, embeds in gather_object([(encoded[0], encoded[1].cpu())]) if shares else [encoded]:
+            video[[self.clips[clip_id] for clip_id in clip_ids]] = embeds.to(video)
         tokens = ({"texts": texts, **self.processor(text=texts)} for texts in batched(self.texts, TEXTS_AT_ONCE))
         _, text = encode(model, tokens, features="encode_text", id_key="texts")
-        return {"video_embeds": video, "text_embeds": text.to(self.device)}
+        return {"video_embeds": video, "text_embeds": text.to(video.device)}
 
 
-class PairFrames(Dataset[Batch]):
-    """The frames of a triplet's query and target clip, its text and its label."""
+class PairFrames(Dataset[tuple[Batch, str]]):
+    """Triplets, indexed by the places of query, text and target, and the label: tensors, and the text.
 
-    def __init__(self, source: PixelSource, triplets: Triplets) -> None:
-        self.source, self.triplets = source, triplets
-        self.texts = list(source.texts)
+    The frames of clips are uint8, `(T, C, H, W)`, as large as the processor makes them, which has still to normalize.
 
-    def __len__(self) -> int:
-        return len(self.triplets)
+    Args:
+        rows: The clips.
+        texts: The texts.
+        processor: The model's.
+        config: With `spread` and `query`.
+    """
 
-    def __getitem__(self, row: int) -> Batch:
-        return {
-            "query": self.frames(self.triplets.query[row]),
-            "target": self.frames(self.triplets.target[row]),
-            "text": self.texts[self.triplets.text[row]],
-            "label": self.triplets.label[row],
-        }
+    def __init__(self, rows: list[dict[str, Any]], texts: list[str], processor: TFCoVRProcessor, config: Any) -> None:
+        self.rows, self.texts, self.processor = rows, texts, processor
+        self.spread, self.parts = config.spread, config.query
 
-    def frames(self, place: Tensor) -> Tensor:
-        """`pixel_values (T, C, H, W)` of one clip."""
-        clip, processor = self.source.rows[place], self.source.processor.video_processor
-        span, spread = (clip["start_seconds"], clip["end_seconds"]), self.source.config.spread
-        read = read_frames(clip["video"], processor.num_frames, *span, spread=spread)
-        pixels: Tensor = processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+    def __getitem__(self, places: tuple[int, int, int, int]) -> tuple[Batch, str]:
+        query, text, target, label = places
+        clips = {"target_pixel_values": target} | ({} if self.parts == "text" else {"pixel_values": query})
+        frames = {name: self.frames(self.rows[place]) for name, place in clips.items()}
+        return frames | {"target_labels": torch.tensor(label)}, self.texts[text]
+
+    def frames(self, clip: dict[str, Any]) -> Tensor:
+        """Of one clip."""
+        processor, span = self.processor.video_processor, (clip["start_seconds"], clip["end_seconds"])
+        read = read_frames(clip["video"], processor.num_frames, *span, spread=self.spread)
+        pixels: Tensor = processor(read.frames, return_tensors="pt", **UNPREPARED)["pixel_values"][0]
         return pixels
+
+    def collate(self, items: list[tuple[Batch, str]]) -> Batch:
+        """Stack clips and tokenize texts."""
+        tensors, texts = zip(*items, strict=True)
+        tokens = {} if self.parts == "video" else self.processor(text=list(texts))
+        return {**default_collate(list(tensors)), **tokens}
 
 
 def unreadable_clips(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[str, str]:

@@ -16,7 +16,7 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import VECTORS
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
-from hf_models.frame_reading import frame_size_of, frames_read
+from hf_models.frame_reading import frame_size_of, frames_read, staged
 from subtle.embedding.loop import read_clips
 from subtle.run.accelerator import make_accelerator
 from subtle.run.batches import batched
@@ -79,10 +79,12 @@ def prepared_clips(
     config: EmbedConfig,
     failures: dict[str, str],
     decoded: Mapping[str, FrameCache] = MappingProxyType({}),
+    *,
+    device: torch.device,
 ) -> Iterator[tuple[list[str], Tensor]]:
     """Batches of clip ids and `pixel_values (B, T, C, H, W)`, as they come; what cannot be read goes to `failures`.
 
-    Clips that are in `decoded` come from there.
+    Clips that are in `decoded` come from there. They are sent to the device as uint8 and prepared there.
     """
     video = processor.video_processor
     ids = [clip["clip_id"] for clip in clips if clip["clip_id"] in decoded]
@@ -92,7 +94,7 @@ def prepared_clips(
     arriving = itertools.chain(cached, read_clips(to_read, video.num_frames, failures, config, **how))
     for batch in batched(arriving, config.batch_size):
         frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
-        pixels = video(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]
+        pixels = video(staged(frames, video, device), do_sample_frames=False, return_tensors="pt")["pixel_values"]
         yield [clip_id for clip_id, _ in batch], pixels
 
 
@@ -106,7 +108,7 @@ def encode_clips(
     decoded: Mapping[str, FrameCache] = MappingProxyType({}),
 ) -> Iterator[tuple[list[str], Tensor]]:
     """Batches of clip ids with their embeddings `(B, D)`; see `prepared_clips`."""
-    for clip_ids, pixels in prepared_clips(clips, processor, config, failures, decoded):
+    for clip_ids, pixels in prepared_clips(clips, processor, config, failures, decoded, device=accelerator.device):
         with torch.inference_mode(), accelerator.autocast():
             embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
         yield clip_ids, embeddings
@@ -128,7 +130,7 @@ class ClipWorker(ShardWorker):
         self.accelerator = make_accelerator(
             self.config.device, Path(self.config.output_dir), mixed_precision=self.config.mixed_precision
         )
-        model, self.processor = load_encoders(self.config)
+        model, self.processor = load_encoders(self.config, fusion_hidden_dim=1)  # nothing is composed here
         check_origin(made_by(model, self.processor, self.config)["video"], origin)
         self.model = model.to(self.accelerator.device).eval()
 

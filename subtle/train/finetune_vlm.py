@@ -21,7 +21,7 @@ from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_gpu
-from subtle.vlm.items import Batch, Frames, Item, chunks_of, embed, with_frames
+from subtle.vlm.items import Batch, Frames, Item, chunks_of, clip_loader, embed, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
@@ -120,22 +120,30 @@ class FinetuneVLM(TrainingRun):
         self.trained.train()
         rows = epoch_batches(len(self.source), progress.epoch, config, accelerator)[progress.step :]
         batches = [self.source.batch(part, progress.epoch) for part in rows]
-        for batch, frames in zip(batches, self.frames_of([batch.items for batch in batches]), strict=True):
+        frames_of_each = self.frames_of([batch.items for batch in batches])
+        for batch, frames, part in self.fetched(zip(batches, frames_of_each, rows, strict=True)):
             chunks = [partial(self.rows, chunk, frames) for chunk in chunks_of(batch.items, config.chunk_size)]
             loss = backward_in_chunks(
                 chunks, partial(self.loss, batch=batch), accelerator.device, backward=accelerator.backward
             )
             self.average_gradients()
-            accelerator.clip_grad_norm_(self.weights, config.max_gradient_norm or float("inf"))
+            self.clip_gradients(self.weights)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part)
+
+    def row_name(self, row: Any) -> str:
+        """The query of a triplet: its text, or its clip with the text."""
+        query, second, *_ = self.source.triplets[row]
+        return f"{query} + {second}" if self.config.train_on == "clips" else query
 
     def frames_of(self, groups: list[list[Item]]) -> Any:
         """The frames of each group's clips; none where the states of the frozen model are there."""
         if self.features is not None:
             return ({} for _ in groups)
-        return with_frames(groups, self.clips, self.encoder.num_frames, self.config)
+        if self.loader is None:  # `train` lets it go
+            self.loader = clip_loader(self.clips, self.encoder.num_frames, self.config, self.accelerator.device)
+        return with_frames(groups, self.loader)
 
     def rows(self, items: list[Item], frames: Frames) -> torch.Tensor:
         """The embeddings `(N, D)` of items of one kind."""

@@ -1,5 +1,6 @@
 """Train VERIFIED's noise evaluator, which scores how well a text describes a clip."""
 
+import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from subtle.run.checkpoints import Checkpoints, Progress
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing, write_results
 from subtle.run.schedules import rate_factor, warmup_of
-from subtle.run.training import epoch_seed, identity_of, only_launch_in
+from subtle.run.training import epoch_seed, identity_of, only_launch_in, refuse_loss
 from subtle.train.options import NoiseEvaluatorConfig
 
 POSITIVES, NEGATIVES = 2, 2
@@ -205,13 +206,15 @@ def train(
             batch = order[step * config.batch_size : (step + 1) * config.batch_size]
             with accelerator.autocast():
                 loss = training_loss(scorer, clips, batch, generator)
+            losses.append(loss.item())
+            if not math.isfinite(losses[-1]):
+                refuse_loss(epoch * per_epoch + step + 1, losses[-1], [str(example.desc_id) for example in batch])
             accelerator.backward(loss)
             accelerator.clip_grad_norm_(scorer.matcher.parameters(), config.max_gradient_norm or float("inf"))
             optimizer.step()
             accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
             schedule.step()
             optimizer.zero_grad()
-            losses.append(loss.item())
             steps.set_postfix(loss=f"{sum(losses[-20:]) / len(losses[-20:]):.3f}")
         history = [*progress.history, {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}]
         progress = Progress(epoch + 1, 0, (epoch + 1) * per_epoch, history=history)

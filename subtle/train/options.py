@@ -155,7 +155,10 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     weight_decay: float = 1e-5
     warmup_steps: float = 20.0
     max_gradient_norm: float = 1.0
-    keep_frames: bool = option(True, "Keep frames in memory once read; switch it off for large frames.")
+    keep_frames: bool = option(
+        True,
+        "Keep frames in memory once read, of training only if --num_workers is 0; switch it off for large frames.",
+    )
     num_workers: int = 0
     output_dir: str = "outputs/vidclip/comploss"
 

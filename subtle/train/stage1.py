@@ -13,6 +13,7 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
+from subtle.run.loading import Parts, shared_bytes
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -63,6 +64,7 @@ class Stage1(TrainingRun):
             class_indices(part, self.names, split)
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
+        self.items = Parts(self.data)
         self.loss = nn.CrossEntropyLoss()
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)
@@ -117,19 +119,28 @@ class Stage1(TrainingRun):
             spread=config.spread,
         )
 
+    def parts(self, items: Sequence[Any], batch_size: int) -> list[Any]:
+        """This process's items of each batch."""
+        rank, step = self.accelerator.process_index, self.accelerator.num_processes
+        return [items[start : start + batch_size][rank::step] for start in range(0, len(items), batch_size)]
+
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
         """This process's part of each batch, normalized on the device."""
         accelerator = self.accelerator
-        chunks: list[Any] = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
-        chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]
-        workers = 0 if self.config.cache_frames else self.config.num_workers
+        indices = [[(split, item) for item in chunk] for chunk in self.parts(items, batch_size)]
+        workers, most = self.config.num_workers, -(-batch_size // accelerator.num_processes)
         mean, std = (
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
             for values in (self.processor.image_mean, self.processor.image_std)
         )
-        for batch in self.read_batches(self.data[split], chunks, num_workers=workers, may_be_empty=split != "train"):
-            frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
-            yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+        for batch in self.read_batches(
+            self.items,
+            indices,
+            num_workers=workers,
+            may_be_empty=split != "train",
+            needed_bytes=shared_bytes(most, self.config.num_frames, self.size, workers),
+        ):
+            yield {"pixel_values": (batch["frames"].float() - mean) / std, "labels": batch["labels"]}
 
     def count_steps(self) -> int:
         """The last batch of an epoch is left out where it is smaller."""
@@ -147,15 +158,19 @@ class Stage1(TrainingRun):
         self.model.train()
         items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
         items = items[progress.step * config.batch_size : self.steps_per_epoch * config.batch_size]
-        for batch in self.batches("train", items, config.batch_size):
+        batches = self.batches("train", items, config.batch_size)
+        for batch, rows in self.fetched(zip(batches, self.parts(items, config.batch_size), strict=True)):
             with accelerator.autocast():
                 loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, rows)
+
+    def row_name(self, row: tuple[int, int]) -> str:
+        """The clip of an item."""
+        return str(self.data["train"].clips[row[0]]["clip_id"])
 
     def validate(self) -> dict[str, float]:
         """Accuracy on the validation clips."""

@@ -66,7 +66,7 @@ class Stage2(TrainingRun):
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
-            self.source = PixelSource(self.processor, config, self.accelerator)
+            self.source = PixelSource(self.processor, config, self.accelerator, self.read_batches)
         else:
             made_as, device = embed_config(config, config.embeddings), self.accelerator.device
             self.source = EmbeddingSource.open(
@@ -148,17 +148,21 @@ class Stage2(TrainingRun):
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         batches = self.source.batches(self.triplets, rows, config.query)
-        for batch, part in zip(batches, rows, strict=True):
+        for batch, part in self.fetched(zip(batches, rows, strict=True)):
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, part.tolist())
+            self.finish_step(loss, part)
+
+    def row_name(self, row: Any) -> str:
+        """The clips of a triplet."""
+        ids = list(self.source.clips)
+        return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"
 
     def validate(self) -> dict[str, float]:
-        """Mean average precision on the validation split; every process does the same work."""
+        """Mean average precision on the validation split; processes share the encoding of its videos."""
         model = self.plain_model.eval()
         ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
         metrics = self.measure(ranked, self.queries)

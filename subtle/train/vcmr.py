@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,23 +189,27 @@ class VCMR(TrainingRun):
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
-        for rows in self.batches(progress.epoch)[progress.step :]:
-            batch = self.train_split.training_batch(
-                rows,
-                self.plain_model.config,
-                same_video_negatives=config.same_video_negatives,
-            )
+        parts = self.batches(progress.epoch)[progress.step :]
+        make = partial(
+            self.train_split.training_batch,
+            config=self.plain_model.config,
+            same_video_negatives=config.same_video_negatives,
+        )
+        for rows, batch in self.fetched((rows, make(rows)) for rows in parts):
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             done, first = progress.epoch, config.hard_negative_epoch
             if config.hard_negative_step is not None:
                 done, first = progress.total_steps, config.hard_negative_step
             loss = self.model(**batch, hard_negatives=done >= first).loss
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, rows.tolist())
+            self.finish_step(loss, rows)
+
+    def row_name(self, row: int) -> str:
+        """The query of a moment."""
+        return str(self.train_split.desc_ids[row])
 
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""

@@ -3,11 +3,13 @@
 import random
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import disable_progress_bars
 from torch import Tensor
+from torch.utils.data import default_collate
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
 from transformers.utils import logging
 
@@ -19,6 +21,7 @@ from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
 from subtle.comp.data import load_clips, load_rows
 from subtle.comp.scores import Scores
 from subtle.run.accelerator import processes
+from subtle.run.loading import shared_bytes
 from subtle.run.model_folders import check_model_folder
 from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
 from subtle.train.options import VidCLIPRunConfig
@@ -105,10 +108,8 @@ def pixels(processor: VidCLIPProcessor, frames: Tensor) -> Tensor:
 def collate(
     items: list[tuple[Tensor, Contrast]], *, processor: VidCLIPProcessor, visual: str, negatives: bool
 ) -> dict[str, Tensor]:
-    """What the model takes of a batch."""
-    videos, contrasts = torch.stack([video for video, _ in items]), [contrast for _, contrast in items]
-    if visual == "pixel_values":
-        videos = pixels(processor, videos)
+    """What the model takes of a batch, except that pixels are still uint8."""
+    videos, contrasts = default_collate([video for video, _ in items]), [contrast for _, contrast in items]
     texts = [contrast.positive for contrast in contrasts]
     if not negatives:
         return {visual: videos, **processor(text=texts)}
@@ -140,8 +141,9 @@ class Training(TrainingRun):
         self.size = (size["height"], size["width"])
         keeps_tokens = config.freeze_vision and config.keep_frames and not config.num_workers
         self.visual = "frame_tokens" if keeps_tokens else "pixel_values"
+        keep = config.keep_frames and not config.num_workers  # each worker would keep as much
         self.reader = SpanReader(
-            self.size, keep=config.keep_frames, transform=self.frame_tokens if keeps_tokens else Tensor.contiguous
+            self.size, keep=keep, transform=self.frame_tokens if keeps_tokens else Tensor.contiguous
         )
         if keeps_tokens:
             frames = processor_fingerprint(self.processor.video_processor)
@@ -156,7 +158,13 @@ class Training(TrainingRun):
                 rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
                 self.draws = {0: group(rows)}
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
-        self.scores = Scores(validation, SpanReader(self.size, keep=config.keep_frames))
+        self.scores = Scores(
+            validation,
+            SpanReader(self.size, keep=config.keep_frames),
+            num_workers=config.num_workers,
+            accelerator=self.accelerator,
+        )
+        self.frames = ContrastFrames(self.reader, config.num_frames)
         model.to(self.accelerator.device)
         adam = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
         optimizer = adam(parameter_groups(model, config), weight_decay=config.weight_decay)
@@ -215,28 +223,37 @@ class Training(TrainingRun):
         self.model.train()
         if config.freeze_vision:
             self.plain_model.vision_model.eval()
-        contrasts = self.epoch_contrasts(progress.epoch)
-        batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
-        for batch in self.read_batches(
-            ContrastFrames(contrasts, self.reader, config.num_frames),
-            [batch.tolist() for batch in batches],
-            num_workers=config.num_workers,
+        self.contrasts = self.epoch_contrasts(progress.epoch)
+        parts = epoch_batches(len(self.contrasts), progress.epoch, config, accelerator)[progress.step :]
+        rows = [part.tolist() for part in parts]
+        most, workers = -(-config.batch_size // accelerator.num_processes), config.num_workers
+        batches = self.read_batches(
+            self.frames,
+            ([self.contrasts[row] for row in part] for part in rows),
+            num_workers=workers,
             collate=partial(  # of values that a worker process can be given
                 collate, processor=self.processor, visual=self.visual, negatives=config.objective != "clip"
             ),
-        ):
-            inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
+            needed_bytes=shared_bytes(most, config.num_frames, self.size, workers),
+        )
+        for inputs, part in self.fetched(zip(batches, rows, strict=True)):
+            if self.visual == "pixel_values":
+                inputs["pixel_values"] = pixels(self.processor, inputs["pixel_values"])
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.plain_model.limit_logit_scale_()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part)
+
+    def row_name(self, row: int) -> str:
+        """Where the spans of a pair or stack begin in their videos."""
+        spans = self.contrasts[row].spans
+        return " + ".join(f"{Path(span.path).stem} at {span.start_seconds or 0:g} s" for span in spans)
 
     def validate(self) -> dict[str, float]:
-        """Comprehensive accuracy and recall on the validation split; every process does the same work."""
+        """Comprehensive accuracy and recall on the validation split; processes share the encoding of its videos."""
         model = self.plain_model.eval()
         metrics = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
         self.signature = metrics["signature"]

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import LanguageModelEncoder
+from subtle.run.loading import BatchLoader
 
 Frames = dict[str, Tensor]
 
@@ -80,39 +81,30 @@ def kind_of(item: Item) -> tuple[bool, bool]:
     return item.clip_id is not None, item.text is not None
 
 
-def with_frames(
-    groups: Sequence[Sequence[Item]], clips: Mapping[str, Mapping[str, Any]], num_frames: int, config: Any
-) -> Iterator[Frames]:
-    """For each group of items the frames `(num_frames, 3, height, width)` uint8 of its clips; texts open no video."""
+def with_frames(groups: Sequence[Sequence[Item]], loader: BatchLoader) -> Iterator[Frames]:
+    """For each group of items the frames `(num_frames, 3, height, width)` uint8 of its clips; texts open no video.
+
+    The loader is that of `clip_loader`.
+    """
     wanted = [sorted({item.clip_id for item in group if item.clip_id is not None}) for group in groups]
-    if not any(wanted):
-        yield from ({} for _ in wanted)
-        return
-    yield from DataLoader(
-        ClipFrames(wanted, clips, num_frames, config.frame_size),
-        batch_size=None,
-        num_workers=config.num_workers,
-        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
-        # resume.
-        generator=torch.Generator().manual_seed(config.seed),
-    )
+    yield from loader.read(wanted) if any(wanted) else ({} for _ in wanted)
 
 
-class ClipFrames(Dataset[Frames]):
-    """The frames of the clips of each group, by clip id."""
+def clip_loader(
+    clips: Mapping[str, Mapping[str, Any]], num_frames: int, config: Any, device: torch.device
+) -> BatchLoader:
+    """Reads the frames of clips, rows by clip id, with the configuration's `frame_size` and `num_workers`."""
+    data = ClipFrames(clips, num_frames, config.frame_size)
+    return BatchLoader(data, num_workers=config.num_workers, device=device, collate=dict)
 
-    def __init__(
-        self, groups: list[list[str]], clips: Mapping[str, Mapping[str, Any]], num_frames: int, size: int | None
-    ) -> None:
-        self.groups, self.clips, self.num_frames, self.size = groups, clips, num_frames, size
 
-    def __len__(self) -> int:
-        return len(self.groups)
+class ClipFrames(Dataset[tuple[str, Tensor]]):
+    """Clips by their id: the id, and the frames."""
 
-    def __getitem__(self, place: int) -> Frames:
-        return {clip_id: self.read(self.clips[clip_id]) for clip_id in self.groups[place]}
+    def __init__(self, clips: Mapping[str, Mapping[str, Any]], num_frames: int, size: int | None) -> None:
+        self.clips, self.num_frames, self.size = clips, num_frames, size
 
-    def read(self, clip: Mapping[str, Any]) -> Tensor:
-        """One clip."""
+    def __getitem__(self, clip_id: str) -> tuple[str, Tensor]:
+        clip = self.clips[clip_id]
         span = clip["start_seconds"], clip["end_seconds"]
-        return read_frames(clip["video"], self.num_frames, *span, size=self.size).frames
+        return clip_id, read_frames(clip["video"], self.num_frames, *span, size=self.size).frames

@@ -12,7 +12,7 @@ from torch import Tensor
 from hf_models.encoders import LanguageModelEncoder
 from hf_models.feature_store import FeatureStore
 from subtle.embedding.loop import fill
-from subtle.vlm.items import Item, with_frames
+from subtle.vlm.items import Item, clip_loader, with_frames
 
 SHARD_SIZE = 256
 
@@ -47,7 +47,8 @@ class LayerFeatures:
         accelerator = self.accelerator
         missing = [item for item in dict.fromkeys(items) if key_of(item) not in self.store]
         mine = missing[accelerator.process_index :: accelerator.num_processes]
-        frames_of = with_frames([[item] for item in mine], clips, self.encoder.num_frames, self.config)
+        loader = clip_loader(clips, self.encoder.num_frames, self.config, accelerator.device)
+        frames_of = with_frames([[item] for item in mine], loader)
         batches = (
             ([key_of(item)], self.states(item, frames)[None]) for item, frames in zip(mine, frames_of, strict=True)
         )

@@ -32,7 +32,7 @@ HUGE = int("1" + "0" * 400)
 VALUES = (HUGE, -HUGE, float("inf"), float("nan"), 2**63, 1e308, -1, True, None, "", " ", "12", "1e999", "\ud800",
           "../../x", "=1+1", [], [1], [1, 2, 3], [[1, 2]], {}, {"a": 1}, "x" * 200_000)  # fmt: skip
 """What a damaged file may have in the place of any value."""
-SEED, MUTATIONS = 7, 150
+SEED, MUTATIONS = 7, 60
 
 FIG = [{"video": f"v{i}", "time": [1, 5.5], "desc_id": i, "duration": 9.0, "cog_desc": "he eats.",
         "fig_desc": "He eats fast.", "fig_desc_score": 1.5} for i in range(3)]  # fmt: skip

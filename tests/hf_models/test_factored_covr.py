@@ -1,6 +1,7 @@
 """FactoredCoVR: embeddings and loss by hand, what trains, save and load in every way, and what it refuses."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -38,6 +39,7 @@ TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
 CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 ANSWERS = torch.tensor([2, 0])
+NARROW = {"fusion_hidden_dim": 8}  # where no fusion is used: the default draws 40 million weights
 
 
 def aim(**changes):
@@ -82,7 +84,7 @@ def folders(tmp_path_factory):
         "encoder": AIMModel(aim()),
         "text": BertModel(bert()),
         "clip": CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)),
-        "tfcovr": TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=aim(), text_config=bert())),
+        "tfcovr": TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=aim(), text_config=bert(), **NARROW)),
         "factored": make_model(),
     }
     for name, model in models.items():
@@ -245,7 +247,7 @@ def test_a_saved_model_loads_equal_through_every_class(processor, tmp_path):
 
 @pytest.mark.parametrize("source", ["stage1", "plain", "factored"])
 def test_encoder_and_classifier_come_from_stage_1_or_another_factored_model(folders, source):
-    model = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(folders / source, folders / "text")
+    model = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(folders / source, folders / "text", **NARROW)
     assert not model.training
     assert model.config.id2label == LABELS["id2label"]
     if source == "factored":
@@ -257,7 +259,7 @@ def test_encoder_and_classifier_come_from_stage_1_or_another_factored_model(fold
 
 def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
     trained = AutoModel.from_pretrained(folders / "factored")
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(folders / "factored", folders / "factored")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(folders / "factored", folders / "factored", **NARROW)
     assert type(model) is TFCoVRForComposedRetrieval
     torch.testing.assert_close(model.encode_video(CLIPS), trained.encode_video(CLIPS))
     torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
@@ -265,7 +267,7 @@ def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
 
 @pytest.mark.parametrize("source", ["encoder", "clip", "tfcovr"])
 def test_a_video_model_without_a_classifier_is_refused_with_the_cure(folders, source):
-    make = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained
+    make = partial(FactoredCoVRForComposedRetrieval.from_vision_text_pretrained, **NARROW)
     with pytest.raises(ValueError, match=r"without a classifier of labels; give the model that stage1\.py wrote"):
         make(folders / source, folders / "text")
     make(folders / "stage1", folders / "text")
@@ -278,7 +280,7 @@ def test_a_classifier_whose_weights_are_missing_is_refused(folders, tmp_path):
     kept = {name: value for name, value in weights.items() if not name.startswith("classifier.linear")}
     save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"classifier\.linear\.bias.*are missing, which would leave it random"):
-        FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, folders / "text")
+        FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, folders / "text", **NARROW)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("memory", [LITTLE, NONE], ids=["little", "none"])
+@pytest.mark.parametrize("memory", [pytest.param(LITTLE, marks=pytest.mark.slow), NONE], ids=["little", "none"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_on_disk_computes_what_it_does_in_memory(tmp_path, case, memory):
     make, call = CASES[case]

@@ -39,6 +39,7 @@ IMAGE = {"image_size": 8, "patch_size": 4}
 TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
 CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+NARROW = {"fusion_hidden_dim": 8}  # where no fusion is used: the default draws 40 million weights
 
 
 def aim():
@@ -149,7 +150,7 @@ def test_the_text_encoder_of_blips_retrieval_model_is_read(tmp_path):
     whole = BlipForImageTextRetrieval(config).eval()
     whole.save_pretrained(tmp_path / "blip")
     CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)).save_pretrained(tmp_path / "clip")
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "clip", tmp_path / "blip")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "clip", tmp_path / "blip", **NARROW)
     expected = whole.text_encoder(TOKENS, MASK)[0][:, 0]
     torch.testing.assert_close(model.encode_text(TOKENS, MASK), expected)
 
@@ -237,7 +238,7 @@ def test_an_encoder_with_weights_that_nothing_reads_keeps_them_in_its_file(tmp_p
     encoder = BertModel(bert())
     encoder.save_pretrained(tmp_path / "bert")
     AIMModel(aim()).save_pretrained(tmp_path / "aim")
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert", **NARROW)
     assert "pooler.dense.weight" not in dict(model.text_model.named_parameters())
     torch.testing.assert_close(dict(model.text_model.state_dict()), dict(encoder.state_dict()))
 
@@ -245,7 +246,7 @@ def test_an_encoder_with_weights_that_nothing_reads_keeps_them_in_its_file(tmp_p
 def test_an_encoder_may_lack_the_weights_that_nothing_reads(tmp_path):
     BertModel(bert(), add_pooling_layer=False).save_pretrained(tmp_path / "bert")
     AIMModel(aim()).save_pretrained(tmp_path / "aim")
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert", **NARROW)
     assert not model.text_model.pooler.dense.weight.any()
 
 
@@ -253,7 +254,7 @@ def test_encoders_come_from_the_models_that_contain_them(tmp_path):
     AIMForVideoClassification(AIMConfig(num_frames=4, num_labels=3, **IMAGE, **SMALL)).save_pretrained(tmp_path / "aim")
     clip = CLIPModel(CLIPConfig(text_config=clip_text().to_dict(), vision_config={**IMAGE, **SMALL}, projection_dim=12))
     clip.save_pretrained(tmp_path / "clip")
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "clip")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "clip", **NARROW)
     aim_model = AIMForVideoClassification.from_pretrained(tmp_path / "aim").eval()
     torch.testing.assert_close(model.encode_video(CLIPS), aim_model.aim(CLIPS).pooler_output)
     expected = clip.eval().get_text_features(TOKENS, MASK).pooler_output
@@ -271,17 +272,19 @@ def test_encoders_come_from_the_models_that_contain_them(tmp_path):
 def test_encoders_come_from_another_composed_model(tmp_path):
     trained = make_model(text_config=clip_text(), text_model_class="CLIPTextModel")
     trained.save_pretrained(tmp_path)
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, tmp_path, fusion="gated")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, tmp_path, fusion="gated", **NARROW)
     torch.testing.assert_close(model.encode_video(CLIPS), trained.encode_video(CLIPS))
     torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
 
 
 def test_an_encoder_with_missing_weights_is_refused(tmp_path):
     BertModel(bert()).save_pretrained(tmp_path / "bert")
-    CLIPModel(CLIPConfig(vision_config={**IMAGE, **SMALL})).vision_model.save_pretrained(tmp_path / "clip")
+    CLIPModel(
+        CLIPConfig(text_config=clip_text().to_dict(), vision_config={**IMAGE, **SMALL})
+    ).vision_model.save_pretrained(tmp_path / "clip")
     with pytest.raises(ValueError, match="does not hold the weights of CLIPVisionModelWithProjection"):
         TFCoVRForComposedRetrieval.from_vision_text_pretrained(
-            tmp_path / "clip", tmp_path / "bert", vision_model_class="CLIPVisionModelWithProjection"
+            tmp_path / "clip", tmp_path / "bert", vision_model_class="CLIPVisionModelWithProjection", **NARROW
         )
 
 

@@ -58,10 +58,10 @@ def empty(tmp_path):
     return folder
 
 
-def test_bare_names_load_from_an_empty_folder_without_network(tmp_path, empty):
+def test_bare_names_load_from_an_empty_folder_without_network(tmp_path, empty, warm_python):
     installed = python("-c", "import metrics", home=tmp_path / "home", cwd=ROOT)
     assert installed.returncode == 0, installed.stderr
-    done = python("-c", GOLDEN, home=tmp_path / "home", cwd=empty)
+    done = warm_python.run(["-c", GOLDEN], env=os.environ | {"HF_HOME": str(tmp_path / "home")}, cwd=empty)
     assert done.stdout.splitlines() == [
         "[1.0, 0.5, 0.555556, 0.755556, 0.755556]",
         "vcmr_recall comprehensive_accuracy counterfactual_accuracy",

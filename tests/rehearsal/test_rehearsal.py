@@ -8,7 +8,6 @@ import importlib.util
 import json
 import math
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -146,7 +145,6 @@ def run(words: list[str], monkeypatch) -> int | str | None:
     except SystemExit as end:
         return end.code
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a command ends with interrupts ignored
         AcceleratorState._reset_state(reset_partial_state=True)
         GradientState._reset_state()
 

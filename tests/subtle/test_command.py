@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import signal
@@ -53,6 +54,15 @@ def test_every_script_is_listed_with_its_first_sentence(call, monkeypatch):
     assert call("--help") == call("-h") == (0, shown, "")
 
 
+@pytest.mark.parametrize("words", [("check", "comp", "--data_dir", "nowhere"), ("check", "comp", "--help")], ids=str)
+def test_a_program_that_runs_a_verb_in_its_process_keeps_its_interrupts(call, words):
+    earlier = signal.getsignal(signal.SIGINT)
+    assert earlier is signal.default_int_handler
+    with contextlib.suppress(SystemExit):
+        call(*words)
+    assert signal.getsignal(signal.SIGINT) is earlier
+
+
 def test_the_version_is_that_of_the_package(call):
     assert re.fullmatch(r"subtle-video \d+\.\d+\.\d+\n", call("--version")[1])
 
@@ -80,7 +90,7 @@ def test_path_prints_where_a_script_a_folder_or_a_file_is(call, name, path):
         (["--helf"], "there is no '--helf'; there are"),
         (["path"], "subtle path takes one name: give a verb"),
         (["path", "stage2", "stage1"], "subtle path takes one name"),
-        (["path", "conigs"], r"one of the folders configs, accelerate, weights.*; did you mean configs\?"),
+        (["path", "conigs"], r"one of the folders configs, accelerate, cluster, weights.*; did you mean configs\?"),
         (["path", "harness"], "there is no 'harness'"),
         (["path", "configs/../stage2.py"], "there is no"),
         (["path", "/etc"], "there is no '/etc'"),
@@ -165,31 +175,43 @@ def test_an_interrupt_is_one_line_and_exit_status_130():
     assert errors.endswith("\ninterrupted; what is done is kept, run again to go on\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("index", "nowhere"), "nowhere: there is no such folder of videos or table of moments"),
-        (
-            ("index", "moments.csv"),
-            "moments.csv has no column video (or video_id, path), start_seconds, end_seconds; it",
-        ),
-        (("index", "good.csv", "--video_dir", "gone"), "gone is not a folder; give the one that holds the videos"),
-        (("tune", "nowhere"), "there is no table nowhere; give one with the columns video and label"),
-        (("tune", "moments.csv"), "moments.csv has no column video_id (or video, path), label; it has clip"),
-        (("tune", "good.csv", "--video_dir", "gone"), "gone is not a folder; give the one that holds the videos"),
-        (("build", "tfcovr", "--data_dir", "nowhere"), "there is no folder or table nowhere; give a table of clips"),
-    ],
-)
-def test_a_wrong_path_or_table_is_refused_before_anything_heavy_is_imported(tmp_path, words, message):
+WRONG = {
+    "index nowhere": "nowhere: there is no such folder of videos or table of moments",
+    "index moments.csv": "moments.csv has no column video (or video_id, path), start_seconds, end_seconds; it",
+    "index good.csv --video_dir gone": "gone is not a folder; give the one that holds the videos",
+    "tune nowhere": "there is no table nowhere; give one with the columns video and label",
+    "tune moments.csv": "moments.csv has no column video_id (or video, path), label; it has clip",
+    "tune good.csv --video_dir gone": "gone is not a folder; give the one that holds the videos",
+    "build tfcovr --data_dir nowhere": "there is no folder or table nowhere; give a table of clips",
+}
+CALL_EACH = """
+import contextlib, io, json, sys
+from subtle import cli
+answers = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["subtle", *words.split()]
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            status = cli.main()
+        except SystemExit as end:
+            status = end.code
+    answers.append((status, output.getvalue(), errors.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def test_a_wrong_path_or_table_is_refused_before_anything_heavy_is_imported(tmp_path):
     (tmp_path / "moments.csv").write_text("clip\n1\n")
     (tmp_path / "good.csv").write_text("video,start_seconds,end_seconds,label\na.mp4,0,1,vault\n")
     for heavy in ("torch", "transformers", "lancedb"):
         (tmp_path / f"{heavy}.py").write_text(f"raise AssertionError('{heavy} is imported')")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    status, output, errors = run(*words, folder=tmp_path, env=environment)
-    assert (status, output) == (2, ""), errors
-    assert errors.startswith(f"error: {message}"), errors
-    assert errors.count("\n") == 1
+    command = [sys.executable, "-c", CALL_EACH, json.dumps(list(WRONG))]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    for (status, output, errors), message in zip(json.loads(done.stdout), WRONG.values(), strict=True):
+        assert (status, output) == (2, ""), errors
+        assert errors.startswith(f"error: {message}"), errors
+        assert errors.count("\n") == 1
 
 
 def test_what_takes_longer_than_two_seconds_says_what_it_does(monkeypatch, capsys):

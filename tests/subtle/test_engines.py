@@ -105,7 +105,7 @@ def test_a_worker_with_another_model_or_without_the_videos_refuses_the_work(conf
     with pytest.raises(ValueError, match=r"has no folder .*absent; mount the storage"):
         indexing_engines.GroupEncoder(asdict(config), str(tmp_path / "absent"), "0123456789ab")
     options = EmbedConfig(**tiny, device="cpu")
-    model, processor = clip_embeddings.load_encoders(options)
+    model, processor = clip_embeddings.load_encoders(options, fusion_hidden_dim=1)
     origin = clip_embeddings.made_by(model, processor, options)["video"]
     with pytest.raises(ValueError, match=r"another model than .* \(other weights\)"):
         clip_embeddings.ClipWorker(asdict(options), origin | {"weights": "8c1f"})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from datasets import Dataset, DatasetDict
 
 from subtle.embedding.embed_clips import EmbedConfig
@@ -16,7 +17,7 @@ from subtle.options import parse_config
 from subtle.table.ablate import STAGES, planned
 from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig, options_of_kind
 from subtle.table.variations import read_variations
-from subtle.train.options import VidCLIPRunConfig
+from subtle.train.options import FinetuneVLMConfig, VCMRConfig, VidCLIPRunConfig
 from subtle.train.stage2 import Stage2Config
 from tests.fixtures.verbs import WORDS, module_of, options_of
 from tests.hostile.test_kills import JOBS
@@ -31,6 +32,9 @@ CONFIGS = {
     "finetune_baseline": FinetuneConfig,
     "vidclip": VidCLIPRunConfig,
 }
+AFTER_ANOTHER = ("vcmr_4xa100", "vcmr_hero", "vcmr_hero_didemo", "vcmr_reloclnet", "vcmr_xml")
+"""Given after the file of a dataset, which names the folder."""
+VLM_OF_FOUR = "finetune_vlm_qwen3_vl_2b_4xa100"
 ON_REAL_DATA = ("gpu", "a100", "_table", "paper")
 FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
 
@@ -61,14 +65,40 @@ def test_each_training_of_vidclip_starts_from_the_one_before_with_the_papers_set
     assert {one.preference_weight for one in (stacked, activitynet, youcook2)} == {100.0}
 
 
-def test_files_on_real_data_that_share_a_folder_make_the_same_in_it():
+def test_every_file_that_writes_names_a_folder_which_only_files_that_make_the_same_share():
     made = {}
     for path in sorted((RECIPES / "configs").glob("*.yaml")):
         options = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if options.get("dataset_config") == "release" and "output_dir" in options:
-            key = f"{path.stem.split('_')[0]} {options['output_dir']}"
-            result = {name: value for name, value in options.items() if name != "num_workers"}
-            assert made.setdefault(key, result) == result, path.name
+        if path.stem in AFTER_ANOTHER:
+            assert not {"dataset", "dataset_config", "output_dir"} & options.keys()
+            continue
+        verb = path.stem.split("_")[0]
+        result = {name: value for name, value in options.items() if name != "num_workers"}
+        assert made.setdefault(f"{verb} {options['output_dir']}", result) == result, path.name
+    folders = {key.split()[1] for key in made}
+    assert len(folders) == len(made)
+
+
+@pytest.mark.parametrize("dataset", ["charades", "didemo", "activitynet"])
+@pytest.mark.parametrize("architecture", ["xml", "reloclnet", "hero"])
+def test_four_gpus_train_moments_with_the_settings_of_one(dataset, architecture):
+    files = [str(RECIPES / "configs" / f"vcmr_{name}.yaml") for name in (f"{dataset}_fig", architecture, "4xa100")]
+    one, four = (asdict(parse_config(VCMRConfig, None, given)) for given in (files[:2], files))
+    changed = {name: value for name, value in four.items() if value != one[name]}
+    assert changed == {"device": "cuda", "mixed_precision": "no"}
+    assert four["batch_size"] % 4 == 0
+
+
+def test_four_gpus_train_vidclip_and_the_language_model_with_the_settings_of_one():
+    for name, kind, other in (
+        ("vidclip_paper_4_activitynet", VidCLIPRunConfig, {}),
+        ("vidclip_paper_4_youcook2", VidCLIPRunConfig, {}),
+        ("finetune_vlm_qwen3_vl_2b", FinetuneVLMConfig, {"device": "cuda", "output_dir": f"outputs/{VLM_OF_FOUR}"}),
+    ):
+        files = (str(RECIPES / "configs" / f"{stem}.yaml") for stem in (name, f"{name}_4xa100"))
+        one, four = (asdict(parse_config(kind, None, [file])) for file in files)
+        assert {key: value for key, value in four.items() if value != one[key]} == other
+        assert four["batch_size"] % 4 == 0
 
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
@@ -91,9 +121,17 @@ def test_the_programs_that_are_killed_are_recipes():
 @pytest.mark.parametrize("path", sorted((RECIPES / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_launch_file_is_read(path):
     config = load_config_from_file(str(path))
-    expected = {"one_gpu": 1, "4xa100": 4, "8xa100": 8, "8xa100_fsdp2": 8}
-    assert config.num_processes == expected[path.stem]
+    expected = {"one_gpu": (1, 1), "4xa100": (1, 4), "8xa100": (1, 8), "8xa100_fsdp2": (1, 8), "2x8xa100": (2, 16)}
+    assert (config.num_machines, config.num_processes) == expected[path.stem]
     assert not config.use_cpu
+
+
+def test_the_launch_file_of_two_machines_takes_rank_and_address_from_the_command_line():
+    file = str(RECIPES / "accelerate" / "2x8xa100.yaml")
+    given = ["--config_file", file, "--machine_rank", "1", "--main_process_ip", "10.0.0.1", "stage2.py"]
+    arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(given))
+    assert (arguments.num_machines, arguments.num_processes, arguments.machine_rank) == (2, 16, 1)
+    assert (arguments.main_process_ip, arguments.main_process_port, arguments.multi_gpu) == ("10.0.0.1", 29500, True)
 
 
 TAKING = {

@@ -61,15 +61,34 @@ def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(video):
 
 def test_frames_are_transformed_once_where_they_are_kept(video, monkeypatch):
     reader = SpanReader(SIZE, keep=True, transform=lambda frames: frames.float().mean((1, 2, 3)))
-    data = ContrastFrames([Contrast((Span(video, 0.0, 1.0),), "A.")], reader, 4)
-    frames, contrast = data[0]
-    assert (frames.shape, contrast.positive, len(data)) == ((4,), "A.", 1)
+    asked, data = Contrast((Span(video, 0.0, 1.0),), "A."), ContrastFrames(reader, 4)
+    frames, contrast = data[asked]
+    assert (frames.shape, contrast) == ((4,), asked)
 
     def refuse(*_, **__):
         raise AssertionError("the video is read again")
 
     monkeypatch.setattr(contrasts, "read_frames", refuse)
-    assert torch.equal(data[0][0], frames)
+    assert torch.equal(data[asked][0], frames)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_many_spans_are_read_in_their_order_and_not_again_where_they_are_kept(
+    video, tmp_path, monkeypatch, num_workers
+):
+    monkeypatch.setattr(contrasts, "SPANS_AHEAD", 1)
+    spans = [Span(video, start, start + 0.5) for start in (1.0, 0.0, 1.5, 0.5, 0.25)]
+    reader = SpanReader(SIZE, keep=True)
+    found = list(reader.read_all(spans, 3, num_workers=num_workers))
+    monkeypatch.setattr(contrasts.VideoReaderPool, "read_on_demand", lambda *_: iter(()))
+    again = list(reader.read_all(spans, 3, num_workers=num_workers))
+    assert all(one is other for one, other in zip(found, again, strict=True))
+    monkeypatch.undo()
+    expected = [SpanReader(SIZE).read(span, 3) for span in spans]
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    with pytest.raises(VideoError, match=r"broken\.mp4: .*; remove this video from the"):
+        list(reader.read_all([*spans, Span(str(tmp_path / "broken.mp4"), None, None)], 3, num_workers=num_workers))
 
 
 def test_a_file_is_unreadable_if_its_last_span_is(video, tmp_path):

@@ -78,7 +78,9 @@ def videos(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("start", [0.0, 1.52, 2.0])
+@pytest.mark.parametrize(
+    "start", [pytest.param(0.0, marks=pytest.mark.slow), 1.52, pytest.param(2.0, marks=pytest.mark.slow)]
+)
 def test_picture_and_sound_of_a_clip_stay_together(videos, tmp_path, name, start):
     white, tone = signals(videos / name)
     assert abs(white - tone) <= FRAME_SECONDS

@@ -1,6 +1,7 @@
 """Frames on disk are those of the videos, decoded once, found again, and made again when a video changes."""
 
 import os
+import pickle
 
 import pytest
 import torch
@@ -37,6 +38,9 @@ def test_clips_are_decoded_once_for_two_caches_and_failures_are_named(clips, tmp
     again = FrameCache(tmp_path / "cache", clips, 4, SIZE, num_workers=num_workers)
     assert again.failures == cache.failures
     assert torch.equal(again["good"], cache["good"])
+    sent = pickle.dumps(again)
+    assert len(sent) < 2000  # a spawned worker maps the file itself
+    assert torch.equal(pickle.loads(sent)["good"], cache["good"])
     other = FrameCache.find(tmp_path / "cache", clips, 2, SIZE)
     assert other.failures == cache.failures
     assert torch.equal(other["good"], read_frames(clips[0]["video"], 2, size=SIZE).frames)

@@ -73,7 +73,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool(hostile_reader):
-    with VideoReaderPool(6, num_workers=1, timeout_seconds=2.0, reader=hostile_reader) as pool:
+    with VideoReaderPool(6, num_workers=1, timeout_seconds=1.0, reader=hostile_reader) as pool:
         yield pool
 
 
@@ -147,7 +147,7 @@ def test_stuck_and_dead_workers_are_replaced_and_the_run_goes_on(pool, folder):
         else:
             assert isinstance(answer, VideoFailure)
     reasons = {Path(path).stem: reason for path, reason in pool.quarantine.items()}
-    assert "no frames within 2 s, also when it was tried once more alone" in reasons["hang"]
+    assert "no frames within 1 s, also when it was tried once more alone" in reasons["hang"]
     assert "exit status 3" in reasons["crash"]
     assert "exit status 0" in reasons["leave"]
     assert "SIGSEGV" in reasons["segfault"]

@@ -1,6 +1,7 @@
 """The frames that are read, recognized by their pixels: frame i of a test video encodes the number i in its colors."""
 
 import importlib.util
+import multiprocessing
 import os
 import random
 import signal
@@ -351,8 +352,68 @@ def test_several_numbers_of_frames_are_read_one_after_the_other(b_frames):
 
 
 def test_an_unknown_backend_is_refused(b_frames):
-    with pytest.raises(VideoError, match="choose one of auto, pyav, torchcodec, decord"):
+    with pytest.raises(VideoError, match="choose one of auto, pyav, torchcodec, torchcodec-cuda, decord"):
         read_frames(b_frames, 4, backend="opencv")
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """A stand-in for torchcodec on CUDA, whose pixels are PyAV's and some levels; one frame comes at another time."""
+    monkeypatch.setattr(backends, "_GPU", backends._Gpu())
+
+    def make(levels):
+        def decode(_, video, keys):
+            pixels = backends.pyav_pixels(video, keys[:-1])
+            return {
+                key: np.clip(frame.astype(np.int16) + levels, 0, 255).astype(np.uint8) for key, frame in pixels.items()
+            }
+
+        monkeypatch.setattr(backends, "_torchcodec_at_times", decode)
+
+    return make
+
+
+def test_a_gpu_decodes_what_it_gives_as_pyav_does_and_pyav_the_frames_that_it_leaves_out(b_frames, on_a_gpu):
+    on_a_gpu(2)
+    expected = read_frames(b_frames, 4).frames
+    for _ in range(2):
+        found = read_frames(b_frames, 4, backend="torchcodec-cuda").frames
+        difference = (found.short() - expected.short()).flatten(1)
+        assert difference.float().mean(1)[:3].min() > 1.5
+        assert difference.max() <= 2
+        assert torch.equal(found[3], expected[3])
+
+
+def test_a_gpu_that_gives_other_pixels_is_said_once_and_pyav_reads(b_frames, on_a_gpu, recwarn):
+    on_a_gpu(40)
+    for _ in range(2):
+        assert torch.equal(read_frames(b_frames, 4, backend="torchcodec-cuda").frames, read_frames(b_frames, 4).frames)
+    (warning,) = recwarn.list
+    assert "of 255 on average, more than 3: PyAV reads them" in str(warning.message)
+
+
+def test_a_process_forked_from_one_with_a_gpu_does_not_decode_on_it(b_frames, on_a_gpu):
+    on_a_gpu(0)
+    backends._GPU.is_used = True
+    answers = multiprocessing.get_context("fork").SimpleQueue()
+
+    def read():
+        try:
+            read_frames(b_frames, 2, backend="torchcodec-cuda")
+        except VideoError as error:
+            answers.put(str(error))
+
+    worker = multiprocessing.get_context("fork").Process(target=read)
+    worker.start()
+    worker.join()
+    assert "forked from one that uses a GPU" in answers.get()
+
+
+@pytest.mark.skipif(not (torch.cuda.is_available() and is_installed("torchcodec")), reason="no GPU, or no torchcodec")
+def test_a_gpu_gives_the_frames_of_pyav_within_the_tolerance(b_frames):
+    found, expected = (read_frames(b_frames, 6, backend=name).frames for name in ("torchcodec-cuda", "pyav"))
+    assert (found.float() - expected.float()).abs().mean() <= backends.GPU_TOLERANCE
+    assert all(backends._GPU.agrees.values())
 
 
 def test_a_missing_backend_is_an_error_with_the_cure(b_frames, monkeypatch):

@@ -31,7 +31,9 @@ def loaded_with_little_memory(model, path):
     return loaded
 
 
-@pytest.mark.parametrize("offload", [in_memory, on_disk, loaded_with_little_memory])
+@pytest.mark.parametrize(
+    "offload", [in_memory, pytest.param(on_disk, marks=pytest.mark.slow), loaded_with_little_memory]
+)
 @every_model
 @both_streams
 @torch.no_grad()

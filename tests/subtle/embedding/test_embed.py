@@ -33,7 +33,7 @@ def arguments(options):
 
 
 def test_a_stored_embedding_is_the_models_output_for_the_frames(tiny, embedded):
-    model, processor = load_encoders(EmbedConfig(**tiny))
+    model, processor = load_encoders(EmbedConfig(**tiny), fusion_hidden_dim=1)
     stored, rows = load(embedded), Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
     assert len(stored) == 36
     for row in (rows[0], rows[-1]):
@@ -178,7 +178,7 @@ def test_an_empty_split_is_refused(tiny, tmp_path):
 def test_a_folder_of_embeddings_that_was_emptied_says_how_to_make_them(tiny, embedded, tmp_path):
     config = EmbedConfig(**tiny, output_dir=str(tmp_path))
     (tmp_path / "results.json").write_text("{}")
-    model, processor = load_encoders(config)
+    model, processor = load_encoders(config, fusion_hidden_dim=1)
     with pytest.raises(
         FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py clips`"
     ):

@@ -122,24 +122,22 @@ def test_the_total_is_the_unweighted_mean_of_both_kinds():
     assert measured["unknown"].static_percent == pytest.approx(200 / 3)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_answers_that_do_not_fit_are_refused_by_name(study):
+    changes = [
         (lambda record: record["answers"][0].update(accuracy=6), "less than or equal to 5"),
         (lambda record: record["answers"][0].update(static=2), "Input should be 0 or 1"),
         (lambda record: record["answers"][0].update(item_id="nope"), "answers 'nope', which is not in"),
         (lambda record: record["answers"].append(record["answers"][0]), "twice"),
         (lambda record: record.update(participant=""), "at least 1 character"),
         (lambda record: record.pop("answers"), "Field required"),
-    ],
-)
-def test_answers_that_do_not_fit_are_refused_by_name(study, change, says):
-    record = answers_of(study, "ann", 5)
-    change(record)
-    (study / "answers-1-ann.json").write_text(json.dumps(record))
-    with pytest.raises(SystemExit, match=says) as caught:
-        read_answers(study)
-    assert "answers-1-ann.json" in str(caught.value)
+    ]
+    for change, says in changes:
+        record = answers_of(study, "ann", 5)
+        change(record)
+        (study / "answers-1-ann.json").write_text(json.dumps(record))
+        with pytest.raises(SystemExit, match=says) as caught:
+            read_answers(study)
+        assert "answers-1-ann.json" in str(caught.value)
 
 
 def test_the_same_participant_answers_once(study, tmp_path):

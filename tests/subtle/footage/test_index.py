@@ -152,11 +152,14 @@ def killed_before(monkeypatch):
     return arrange
 
 
-def test_a_run_that_is_killed_at_any_commit_and_goes_on_equals_one_that_was_not(config, killed_before):
+@pytest.mark.parametrize(
+    "commits", [(0, 3, 8), pytest.param((1, 2, 4, 5, 6, 7), marks=pytest.mark.slow)], ids=["some", "others"]
+)
+def test_a_run_that_is_killed_at_any_commit_and_goes_on_equals_one_that_was_not(config, killed_before, commits):
     whole = replace(config, output=f"{config.output}-whole")
     index.run(whole)
     expected = rows_of(whole.output)
-    for number in range(9):  # one for the model, then two for each of four groups
+    for number in commits:  # of nine: one for the model, then two for each of four groups
         part = replace(config, output=f"{config.output}-{number}")
         killed_before(number)
         with pytest.raises(KeyboardInterrupt):
@@ -166,7 +169,7 @@ def test_a_run_that_is_killed_at_any_commit_and_goes_on_equals_one_that_was_not(
         assert rows_of(part.output) == expected, number
 
 
-@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.slow), 0.5])
 def test_an_index_whose_newest_file_is_cut_goes_back_and_indexes_what_is_missing(config, videos, capsys, share):
     (videos / "d.mp4").rename(videos.parent / "d.mp4")
     index.run(config)
@@ -364,7 +367,7 @@ def test_a_folder_of_other_things_is_no_place_for_an_index(config, videos, capsy
     assert "name an empty folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("version", [2, 99])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 99])
 def test_an_index_of_another_version_is_refused(version, config, capsys):
     """Those of format 2 were made of other frames of the same moments."""
     index.run(config)

@@ -1,12 +1,8 @@
 """The build recipes end to end: offline, dry, against the loopback server, stopped, killed, resumed."""
 
 import json
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -167,20 +163,19 @@ def test_the_budget_leaves_a_marked_part_that_a_second_run_completes(tmp_path, o
     assert texts(tmp_path / "built") == offline
 
 
-def test_after_kill_9_the_build_is_the_same(tmp_path, offline):
+def test_after_kill_9_the_build_is_the_same(tmp_path, offline, warm_python):
     output = ["--output-dir", tmp_path / "built", "--cache", tmp_path / "answers.sqlite", "--limit", "30"]
     with ChatServer(writes) as server:
         server.gate, server.gate_after = threading.Event(), 11
         options = [*output, "--model", "m", "--base-url", server.url]
-        command = [sys.executable, *typed("build_tfcovr"), *options]
-        killed = subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.DEVNULL)
+        killed = warm_python.start([*typed("build_tfcovr"), *options])
         deadline = time.monotonic() + 120
         while server.at_once < 8 or sum(server.answered.values()) < 11:
             assert time.monotonic() < deadline, "the build did not start"
             time.sleep(0.05)
         time.sleep(0.3)
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait()
+        killed.kill()
+        killed.wait(60)
         assert not (tmp_path / "built").exists()
         time.sleep(0.1)
         server.gate.set()

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from functools import partial
 
@@ -120,7 +119,10 @@ def test_a_writer_that_fails_leaves_the_folder_as_it_was(tmp_path):
     assert hidden(tmp_path) == []
 
 
-@pytest.mark.parametrize("writer", ["write_folder", "write_rejections", "write_results"])
+@pytest.mark.parametrize(
+    "writer",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("write_folder", "write_rejections")), "write_results"],
+)
 def test_a_full_disk_while_writing_is_one_line_and_the_next_run_completes(tmp_path, monkeypatch, capsys, writer):
     assert tfcovr(tmp_path, limit=5) == 0
     before = contents(tmp_path / "built")
@@ -176,32 +178,24 @@ def test_a_full_disk_under_the_cache_or_the_build_is_one_line_and_keeps_all_answ
     assert max(server.answered.values()) <= 2
 
 
-def test_an_interrupted_build_ends_in_one_line_and_is_resumed_without_paying_twice(tmp_path):
+def test_an_interrupted_build_ends_in_one_line_and_is_resumed_without_paying_twice(tmp_path, warm_python):
     with ChatServer(writes) as server:
         assert tfcovr(tmp_path, server, limit=3) == 0
         before = contents(tmp_path / "built")
         server.asked.clear()
         server.seconds = lambda body: 1.0
         places = ["--output_dir", tmp_path / "built", "--cache", tmp_path / "answers.sqlite", "--quiet"]
-        command = [
-            sys.executable,
-            *typed("build_tfcovr"),
-            "--model",
-            "m",
-            "--base_url",
-            server.url,
-            *places,
-        ]
-        run = subprocess.Popen([*command, "--limit", "40"], stderr=subprocess.PIPE, text=True)
+        command = [*typed("build_tfcovr"), "--model", "m", "--base_url", server.url, *places, "--limit", "40"]
+        run = warm_python.start(command)
         deadline = time.monotonic() + 120
         while sum(server.asked.values()) < 12:
             assert time.monotonic() < deadline, "the build did not start"
             time.sleep(0.02)
-        run.send_signal(signal.SIGINT)
+        os.kill(run.pid, signal.SIGINT)
         start = time.monotonic()
-        error = run.communicate(timeout=60)[1]
+        assert run.wait(60) == 130
         assert time.monotonic() - start < 6
-        assert run.returncode == 130
+        error = run.output()[1]
         assert error.strip().splitlines() == ["interrupted; what is done is kept, run again to go on"]
         assert contents(tmp_path / "built") == before
         assert hidden(tmp_path) == []

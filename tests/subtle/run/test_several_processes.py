@@ -4,6 +4,7 @@ import json
 import os
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType, DynamoBackend
 from safetensors.torch import load_file
-from several_processes import SureStage2, accuracies_by_size
+from several_processes import SureStage2, accuracies_by_size, end_to_end_embeddings
 
 from subtle.run.training import TrainingRun
 from subtle.train.options import Stage1Config, Stage2Config
@@ -39,7 +40,7 @@ def configs(tiny, tmp_path_factory):
         projection_dim=16,
         fusion_hidden_dim=32,
         fusion_dropout=0.0,
-        batch_size=8,
+        batch_size=9,
         max_steps=3,
     )
     return {"stage1": stage1, "sharded": sharded}
@@ -47,38 +48,49 @@ def configs(tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def launches(configs, tmp_path_factory, warm_python):
-    """What two and three processes left, by their number."""
-    folders = {}
-    for count in (2, 3):
-        folder = folders[count] = tmp_path_factory.mktemp(f"by{count}")
-        given = {name: asdict(config) for name, config in configs.items() if count == 2 or name == "stage1"}
+    """What several processes left, by their number."""
+
+    @cache
+    def launched(count):
+        folder = tmp_path_factory.mktemp(f"by{count}")
+        given = {name: asdict(config) for name, config in configs.items() if count == 3 or name == "stage1"}
         (folder / "given.json").write_text(json.dumps(given))
         environment = os.environ | {"HF_DATASETS_CACHE": str(folder / "cache"), "ACCELERATE_USE_CPU": "true"}
         for done in warm_python.run_ranks(count, [SCRIPT, folder / "given.json", folder], env=environment):
             assert done.returncode == 0, done.stderr[-4000:]
-    return folders
+        return folder
+
+    return launched
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_stage_1_validates_any_number_of_clips_as_one_process_does(launches, configs, count):
     alone = accuracies_by_size(configs["stage1"])
     assert len(alone) == 8
     assert len({one["accuracy"] for one in alone}) > 2
     for rank in range(count):
-        found = json.loads((launches[count] / f"accuracies{rank}.json").read_text())
+        found = json.loads((launches(count) / f"accuracies{rank}.json").read_text())
         assert [one["accuracy"] for one in found] == pytest.approx([one["accuracy"] for one in alone])
 
 
-def test_stage_2_in_shards_publishes_the_weights_of_one_process(launches, configs, tmp_path):
+def test_end_to_end_validation_of_two_processes_encodes_the_videos_of_one(launches, configs, tmp_path):
     config = Stage2Config(**{**vars(configs["sharded"]), "output_dir": str(tmp_path / "alone")})
-    assert launches
+    expected = end_to_end_embeddings(config)
+    assert expected.any(1).sum() > 2
+    for rank in range(3):
+        torch.testing.assert_close(torch.load(launches(3) / f"embeddings{rank}.pt"), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_stage_2_in_shards_also_stopped_and_gone_on_publishes_the_weights_of_one_process(launches, configs, tmp_path):
+    config = Stage2Config(**{**vars(configs["sharded"]), "output_dir": str(tmp_path / "alone")})
+    assert launches(3)
     SureStage2(config).train()
-    alone, sharded = (
-        load_file(Path(one.output_dir, "model/model.safetensors")) for one in (config, configs["sharded"])
-    )
-    assert alone.keys() == sharded.keys()
+    folders = [config.output_dir, *(f"{configs['sharded'].output_dir}{suffix}" for suffix in ("", "-stopped"))]
+    alone, sharded, resumed = (load_file(Path(folder, "model/model.safetensors")) for folder in folders)
+    assert alone.keys() == sharded.keys() == resumed.keys()
     for name, value in alone.items():
         torch.testing.assert_close(sharded[name], value, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(resumed[name], sharded[name])
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,31 @@
 
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import tracking
+from accelerate.tracking import GeneralTracker
 from filelock import FileLock
 from safetensors.torch import load_file
 from transformers import get_linear_schedule_with_warmup
 
-from subtle.run import locks, training
+from subtle.run import locks, step_monitor, training
 from subtle.run.checkpoints import Checkpoints
 from subtle.run.locks import LOCK
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
+from subtle.run.step_monitor import StepMonitor
 from subtle.run.training import TrainingRun, epoch_batches, split_batches
 from subtle.train import noise_evaluator
 from subtle.train.stage1 import Stage1
@@ -58,12 +63,13 @@ class SmallRun(TrainingRun):
         return 2
 
     def train_epoch(self):
-        for _ in range(self.progress.step, self.steps_per_epoch):
+        for step in self.fetched(range(self.progress.step, self.steps_per_epoch)):
             loss = (self.model(torch.rand(4, 2)) - 1).square().mean()
             self.accelerator.backward(loss)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, [f"row {step}"] * 4)
 
     def validate(self):
         return {"score": self.scores[self.progress.epoch], "other": 1.0}
@@ -211,6 +217,126 @@ def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(
     assert whole == resumed
 
 
+class Recorder(GeneralTracker):
+    """A tracker that keeps what it is told: `(step, values)`."""
+
+    name, requires_logging_directory, told = "tensorboard", False, []
+
+    def __init__(self, run_name):
+        super().__init__()
+
+    @property
+    def tracker(self):
+        return self
+
+    def store_init_configuration(self, values):
+        self.told.clear()
+
+    def log(self, values, step):
+        self.told.append((step, values))
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "tensorboard", Recorder)
+    monkeypatch.setattr(tracking, "_available_trackers", [tracking.LoggerType.TENSORBOARD])
+    return Recorder.told
+
+
+class Measured(SmallRun):
+    """Remembers the loss and the gradient norm of each step, the latter by another way; each batch takes a while."""
+
+    def train_epoch(self):
+        self.seen = getattr(self, "seen", [])
+        super().train_epoch()
+
+    def fetched(self, batches):
+        return super().fetched(time.sleep(0.01) or batch for batch in batches)
+
+    def clip_gradients(self):
+        self.norm = math.sqrt(sum(weight.grad.square().sum().item() for weight in self.model.parameters()))
+        super().clip_gradients()
+
+    def finish_step(self, loss, rows):
+        self.seen.append((loss.item(), self.norm))
+        super().finish_step(loss, rows)
+
+
+@pytest.mark.parametrize("clipped", [0.0, 0.05])
+def test_a_tracker_is_told_of_every_tenth_step_what_it_was(config, recorder, monkeypatch, tmp_path, clipped):
+    config.epochs, config.warmup_steps, config.max_gradient_norm = 6, 4, clipped
+    alone = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "alone")})
+    config.tracker = "tensorboard"
+    monkeypatch.setattr(SmallRun, "scores", (0.1,) * 6)
+    monkeypatch.setattr(step_monitor, "peak_flops", lambda _: 1e6)
+    monkeypatch.setattr(training, "StepMonitor", lambda device, **_: StepMonitor(device, is_half=True))
+    run = Measured(config)
+    run.train()
+    steps = {step: values for step, values in recorder if "step/loss" in values}
+    assert list(steps) == [1, 11]
+    for step, values in steps.items():
+        loss, norm = run.seen[step - 1]
+        assert values["step/loss"] == pytest.approx(loss)
+        assert values["step/gradient_norm"] == pytest.approx(norm, rel=1e-5)
+        assert values["step/learning_rate"] == pytest.approx(0.1 * rate_factor(step - 1, 12, 4))
+        assert 0 < values["step/rows_per_second"] <= 4 / 0.01
+        assert 0 < values["step/share_waiting_for_data"] <= 1
+        assert 0.01 < values["step/peak_memory_gigabytes"] < 100
+        # four rows of two numbers and one result, forward, and for the gradient of the weights
+        assert values["step/flop_utilization"] == pytest.approx(values["step/rows_per_second"] * 2 * 4 / 1e6)
+    assert [step for step, values in recorder if "train/loss" in values] == [2, 4, 6, 8, 10, 12]
+    SmallRun(alone).train()
+    told, untold = (load_file(Path(one.output_dir, "model/model.safetensors")) for one in (config, alone))
+    assert all(torch.equal(told[name], value) for name, value in untold.items())
+
+
+def test_a_tracker_that_is_not_there_is_refused_with_those_that_are(config, recorder):
+    config.tracker = "wandb"
+    with pytest.raises(SystemExit, match=r"--tracker wandb: there is tensorboard; install its package"):
+        SmallRun(config)
+
+
+def test_a_profiled_run_writes_a_trace_of_three_steps_and_the_same_weights(config, tmp_path):
+    config.epochs = 5
+    SmallRun(config).train()
+    profiled = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "profiled"), "profile": True})
+    SmallRun(profiled).train()
+    events = json.loads((tmp_path / "profiled/trace_0.json").read_text())["traceEvents"]
+    steps = {event["name"] for event in events if event.get("name", "").startswith("ProfilerStep")}
+    assert steps == {"ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6"}
+    plain, traced = (Path(one.output_dir, "model/model.safetensors").read_bytes() for one in (config, profiled))
+    assert plain == traced
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA A10", None),
+        ("", None),
+    ],
+)
+def test_the_peak_of_a_gpu_is_known_by_its_whole_name_or_not_at_all(name, peak):
+    assert step_monitor.peak_flops(name) == peak
+
+
+def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
+    with SmallRun(config).heeding_signals():
+        workers = [multiprocessing.get_context("fork").Process(target=time.sleep, args=(2,)) for _ in range(2)]
+        for worker, times in zip(workers, (1, 2), strict=True):
+            worker.start()
+            for _ in range(times):
+                os.kill(worker.pid, signal.SIGTERM)
+                time.sleep(0.2)
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, -signal.SIGTERM]
+
+
 def told_to_stop(train_epoch, number):
     def train(run):
         os.kill(os.getpid(), number)
@@ -221,16 +347,16 @@ def told_to_stop(train_epoch, number):
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_step_and_rows_but_keeps_the_checkpoint(config, tmp_path):
     class Diverging(SmallRun):
-        def finish_step(self, loss):
-            super().finish_step(loss / (0 if self.progress.total_steps == 3 else 1), [7, 8])
+        def finish_step(self, loss, rows):
+            super().finish_step(loss / (0 if self.progress.total_steps == 3 else 1), rows)
 
     config.checkpoint_steps = 2
-    with pytest.raises(SystemExit, match=r"the loss of step 4 is inf, among rows 7, 8; the last checkpoint"):
+    with pytest.raises(SystemExit, match=r"the loss of step 4 is inf, among rows row 1; the last checkpoint"):
         Diverging(config).train()
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-0000000002"]
 
 
-@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.slow), 0.5])
 def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypatch, tmp_path, share):
     with monkeypatch.context() as patched:
         patched.setattr(SmallRun, "publish", interrupt)
@@ -346,10 +472,10 @@ def test_a_line_that_starts_at_zero_is_that_of_transformers(warmup):
 def test_a_run_that_goes_on_has_the_learning_rates_of_one_that_was_not_stopped(config, monkeypatch, tmp_path):
     rates, finish_step = [], SmallRun.finish_step
 
-    def recorded(run, loss):
+    def recorded(run, loss, rows):
         (group,) = run.optimizer.param_groups
         rates.append(group["lr"])
-        finish_step(run, loss)
+        finish_step(run, loss, rows)
         if len(rates) == 4 and config.output_dir.endswith("stopped"):
             raise KeyboardInterrupt
 

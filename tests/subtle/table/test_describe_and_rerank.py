@@ -247,6 +247,7 @@ def test_a_dry_run_counts_the_requests_of_each_step_and_connects_to_nothing(call
     assert not Path(options["output_dir"]).exists()
 
 
+@pytest.mark.slow  # captions and builds are killed with the same cache among the fast ones
 def test_after_kill_9_no_request_is_paid_twice(call, options, tmp_path, warm_python):
     answered = []
 

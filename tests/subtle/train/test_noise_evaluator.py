@@ -179,3 +179,9 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
         )
     with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
         run_selection(CaptionSelectConfig(build=str(tmp_path), video_dir=str(tmp_path)))
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_and_names_its_moments(build, tiny, clip, tmp_path, monkeypatch):
+    monkeypatch.setattr(noise_evaluator, "training_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows \d+, \d+.*; the last checkpoint is"):
+        run(config_of(build, tiny, clip, tmp_path / "run"))

@@ -1,6 +1,7 @@
 """Stage 1: learns, resumes exactly, saves both forms, refuses what cannot work."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -239,6 +240,26 @@ def test_a_clip_that_does_not_decode_is_left_out_of_its_batch_and_counted(config
     assert capsys.readouterr().out.count("left out: ") == 1
 
 
+def test_batches_are_the_same_for_any_number_of_workers_which_stay_and_read_the_cache(config):
+    made = {}
+    for num_workers in (0, 1, 2):
+        stage = Stage1(replace(config, num_workers=num_workers, cache_frames=True, rand_augment=[1, 5]))
+        assert stage.data["train"].cache is not None
+        orders = [epoch_items(torch.tensor(stage.data["train"].labels), epoch, config) for epoch in (0, 1)]
+        next(stage.batches("train", orders[0], 4))  # the rest of this epoch is dropped
+        workers = {child.pid for child in multiprocessing.active_children()}
+        assert len(workers) == num_workers
+        read = [batch for order in orders for batch in stage.batches("train", order, 4)]
+        read += stage.batches("validation", [(0, None), (1, None)], 2)
+        assert {child.pid for child in multiprocessing.active_children()} == workers
+        made[num_workers] = read
+        assert len(read) > 2
+    for num_workers in (1, 2):
+        for one, other in zip(made[0], made[num_workers], strict=True):
+            assert one["labels"].equal(other["labels"])
+            torch.testing.assert_close(one["pixel_values"], other["pixel_values"])
+
+
 def test_the_class_balanced_order_draws_rare_classes_as_often_as_others(config):
     labels = torch.tensor([0] * 900 + [1] * 100)
     plain, balanced = (
@@ -413,3 +434,9 @@ def test_gradient_checkpointing_changes_nothing(config):
     gradients = [[p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_loss_that_is_not_finite_names_the_clips_of_its_batch(config):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows train-\w+-\d, train"):
+        run(config)

@@ -116,7 +116,7 @@ def weights(folder):
     return load_file(Path(folder) / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("model", ["xml", "reloclnet", "hero"])
+@pytest.mark.parametrize("model", ["xml", pytest.param("reloclnet", marks=pytest.mark.slow), "hero"])
 def test_training_learns_and_leaves_a_complete_model(config, model):
     config.model = model
     measured = vcmr.run(config)
@@ -306,7 +306,7 @@ def test_the_configuration_files_are_read_and_name_a_preset(name):
     config = parse_config(VCMRConfig, None, [str(RECIPES / "configs" / f"{name}.yaml")])
     preset = span_preset(config)
     if name in {"vcmr", "vcmr_miniature_long"}:
-        longer = {"epochs": 40, "patience": 10} if name == "vcmr_miniature_long" else {}
+        longer = {"epochs": 40, "output_dir": "outputs/vcmr_long"} if name == "vcmr_miniature_long" else {}
         assert config == VCMRConfig(**longer)
         assert preset == MINIATURE
         assert preset.clip_seconds == MINIATURE_CLIP_SECONDS
@@ -390,3 +390,9 @@ def test_queries_without_a_moment_are_measured(config, small, tmp_path):
 def test_a_share_of_all_queries_is_refused_by_name(small):
     with pytest.raises(ValueError, match=r"--without_moment must lie in \[0, 1\)"):
         EvaluateVCMRConfig(**small, without_moment=1.0)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_loss_that_is_not_finite_names_the_queries_of_its_moments(config):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows (\d+), (\d+), "):
+        vcmr.run(config)

@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 from trained_alike import assert_same_weights, assert_trained_alike
 
 from hf_datasets.comp.contrasts import Stacks
+from hf_datasets.video.pool import VideoReaderPool
 from hf_models.encoders import load_encoder
 from subtle.comp.data import load_clips
 from subtle.run.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.train.options import VidCLIPRunConfig
-from subtle.train.vidclip import Training, run
+from subtle.train.vidclip import Training, collate, run
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "vidclip.py"
 
@@ -45,7 +46,7 @@ def weights(config):
     return load_file(Path(config.output_dir, "model", "model.safetensors"))
 
 
-@pytest.mark.parametrize("objective", ["clip", "negclip", "comploss"])
+@pytest.mark.parametrize("objective", ["clip", pytest.param("negclip", marks=pytest.mark.slow), "comploss"])
 def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, objective):
     one = config(objective=objective, epochs=4, preference_weight=10.0)
     measured = run(one)
@@ -61,6 +62,7 @@ def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, ob
     assert published["signature"] in card.text
 
 
+@pytest.mark.slow  # with a captioning loss it is among the fast ones
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
     whole, killed = config("whole"), config("killed", checkpoint_steps=3)
     run(whole)
@@ -293,8 +295,9 @@ def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
         training.train_epoch()
 
 
-def test_two_processes_end_with_the_weights_of_one(config, warm_python):
-    alone, together = (config(name, zero_init_rate=1.0) for name in ("alone", "together"))  # rounding times 20
+def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(config, warm_python):
+    alone = config("alone", zero_init_rate=1.0)  # rounding times 20
+    together = config("together", zero_init_rate=1.0, num_workers=1)
     run(alone)
     flags = []
     for name, value in vars(together).items():
@@ -305,3 +308,34 @@ def test_two_processes_end_with_the_weights_of_one(config, warm_python):
         assert done.returncode == 0, done.stderr
     assert json.loads(Path(together.output_dir, "results.json").read_text())["num_processes"] == 2
     assert_same_weights(alone.output_dir, together.output_dir)
+
+
+@pytest.mark.usefixtures("diverging")
+@pytest.mark.parametrize("stack", [0, 2])
+def test_a_loss_that_is_not_finite_names_the_spans_of_its_batch(config, stack):
+    two = r"\w+ at [\d.]+ s \+ " if stack else ""
+    with pytest.raises(SystemExit, match=rf"the loss of step 1 is nan, among rows {two}\w+ at [\d.]+ s, \w+ at"):
+        run(config(stack=stack))
+    measured = [json.loads(Path(one.output_dir, "results.json").read_text())["figures"] for one in (alone, together)]
+    assert measured[1] == pytest.approx(measured[0])
+
+
+def test_validation_is_not_decoded_again_where_frames_are_kept(config, monkeypatch):
+    asked, read = [], VideoReaderPool.read_on_demand
+    monkeypatch.setattr(
+        VideoReaderPool,
+        "read_on_demand",
+        lambda self, requests: read(self, (asked.append(one) or one for one in requests)),
+    )
+    training = Training(config())
+    first, second = training.validate(), training.validate()
+    assert first == second
+    assert len(asked) == len(training.scores.spans)
+
+
+def test_frames_are_uint8_until_they_are_on_the_device(config):
+    training = Training(config(keep_frames=False))
+    contrasts = training.epoch_contrasts(0)[:2]
+    items = [training.frames[contrast] for contrast in contrasts]
+    batch = collate(items, processor=training.processor, visual="pixel_values", negatives=True)
+    assert batch["pixel_values"].dtype == torch.uint8
