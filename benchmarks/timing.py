@@ -1,5 +1,6 @@
 """How benchmarks measure: side by side, interleaved, medians, because the machines are noisy."""
 
+import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -47,3 +48,9 @@ def peak_megabytes() -> float:
     """Peak resident memory of this process so far, in MB; `ru_maxrss` would carry over that of its parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def cpu_seconds() -> float:
+    """Processor seconds of this process and its threads so far, which other work on the machine does not lengthen."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

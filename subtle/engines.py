@@ -22,7 +22,9 @@ from subtle.run.shared_config import ActorConfig
 
 MAX_TRIES = 3
 SECONDS_TO_CONNECT = 10.0
-MAX_BLOCKS = 10_000  # each costs the driver about a millisecond; beyond that many, a block is several pieces of work
+BLOCKS_AT_ONCE = 10_000
+"""Pieces of work of one dataset. Each is a block of its own, so that a lost actor loses no more than what it does, and
+costs the driver about a millisecond; the next dataset has new actors, as many as the cluster then has room for."""
 COLUMNS = ("number", "error", "table")
 OBJECT_STORE_BYTES = 512 << 20  # of a cluster on this machine alone; what is larger goes to its disk
 
@@ -111,9 +113,7 @@ def run_on_ray(
             and again, which is said after all others were done.
     """
     if works:
-        ray = import_ray()
-        actors = actors_of(config, ray.cluster_resources(), device, num_decoders)
-        yield from results_of(ray, factory, arguments, works, actors)
+        yield from results_of(import_ray(), factory, arguments, works, config, device, num_decoders)
 
 
 def connect(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
@@ -189,12 +189,17 @@ def actors_of(config: ActorConfig, resources: Mapping[str, float], device: str, 
 
 
 def results_of(
-    ray: Any, factory: str, arguments: Mapping[str, Any], works: Sequence[Mapping[str, Any]], actors: Actors
+    ray: Any,
+    factory: str,
+    arguments: Mapping[str, Any],
+    works: Sequence[Mapping[str, Any]],
+    config: ActorConfig,
+    device: str,
+    num_decoders: int,
 ) -> Iterator[tuple[int, pa.Table]]:
     """See `run_on_ray`."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
-    report_room(ray, actors)
     # Beside the driver, as it would take the whole run with it where its machine is lost.
     here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
         ray.get_runtime_context().get_node_id(), soft=False
@@ -203,27 +208,34 @@ def results_of(
     tries = ray.remote(tries_class()).options(**limits).remote()
     rows = [{"number": number, "work": json.dumps(work)} for number, work in enumerate(works)]
     arguments = {"factory": factory, "arguments": dict(arguments), "tries": tries}
-    dataset = ray.data.from_items(rows, override_num_blocks=min(len(rows), MAX_BLOCKS)).map_batches(
-        worker_class(),
-        fn_constructor_kwargs=arguments,
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=min(actors.number, len(rows))),
-        num_cpus=actors.cpus,
-        num_gpus=actors.gpus or None,
-    )
     missing = set(range(len(rows)))
     lost: dict[int, str] = {}
-    for block in blocks_of(ray, dataset):
-        for number, error, table in zip(*(block[name].to_pylist() for name in COLUMNS), strict=True):
-            if number not in missing:  # done twice, where the machine that held a result was lost
-                continue
-            missing.remove(number)
-            if error is None:
-                yield number, pa.ipc.open_stream(table).read_all()
-            elif (described := json.loads(error))["kind"] == "lost":
-                lost[number] = described["message"]
-            else:
-                raise_again(described)
+    for first in range(0, len(rows), BLOCKS_AT_ONCE):
+        some = rows[first : first + BLOCKS_AT_ONCE]
+        actors = actors_of(config, ray.cluster_resources(), device, num_decoders)
+        report_room(ray, actors)
+        begun = min(actors.number, len(some))
+        dataset = ray.data.from_items(some, override_num_blocks=len(some)).map_batches(
+            worker_class(),
+            fn_constructor_kwargs=arguments,
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=begun)
+            if config.num_actors
+            else ray.data.ActorPoolStrategy(min_size=1, initial_size=begun, max_size=len(some)),  # as machines join
+            num_cpus=actors.cpus,
+            num_gpus=actors.gpus or None,
+        )
+        for block in blocks_of(ray, dataset):
+            for number, error, table in zip(*(block[name].to_pylist() for name in COLUMNS), strict=True):
+                if number not in missing:  # done twice, where the machine that held a result was lost
+                    continue
+                missing.remove(number)
+                if error is None:
+                    yield number, pa.ipc.open_stream(table).read_all()
+                elif (described := json.loads(error))["kind"] == "lost":
+                    lost[number] = described["message"]
+                else:
+                    raise_again(described)
     if lost or missing:
         raise OSError(
             f"{len(lost) + len(missing):,} of {len(works):,} pieces of work are not done, all others are: "

@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import openai
@@ -20,6 +21,8 @@ URL = "/v1/chat/completions"
 MAX_BYTES = 190_000_000
 """Of the 200 MB that one batch file may hold."""
 MAX_REQUESTS = 50_000
+QUEUE_FULL = "token_limit_exceeded"
+"""The code of a batch that exceeds, with those that are under way, the tokens that an account may have in line."""
 CUSTOM_ID = re.compile(r'"custom_id"\s*:\s*"([0-9a-f]{64})"')
 ENDED = {"completed", "expired", "cancelled", "failed"}
 READINGS = 5
@@ -36,40 +39,56 @@ class UnreadableError(GenerationStoppedError):
     """The server's response about a file or batch breaks the format of the API."""
 
 
+class _QueueFullError(GenerationStoppedError):
+    """The server takes a batch only after others have ended."""
+
+
 class OpenAIBatchChat(OpenAIChat):
     """A chat model behind OpenAI's Batch API.
 
-    `generate` passes a window of rows at a time; requests that the cache cannot answer go into one batch, whose
-    answers enter the cache by their `custom_id`, which is the request's key. A batch is recorded in the cache before
-    it is created, so that a run that was killed waits for the batch it had sent instead of paying for another.
+    `generate` passes windows of rows, several at a time; requests of one that the cache cannot answer go into one
+    batch, whose answers enter the cache by their `custom_id`, which is the request's key. A batch is recorded in the
+    cache before it is created, so that a run that was killed waits for the batch it had sent instead of paying for
+    another. Where the server has no room in line for a batch, it is sent again when another one has ended.
 
     The arguments are those of `OpenAIChat`; `window` (rows per batch) and `poll_seconds` may be set afterwards.
     """
 
     batch = True
+    max_bytes = MAX_BYTES
     poll_seconds = 30.0
 
     def __init__(self, model: str, **options: Any) -> None:
         super().__init__(model, **options)
         self.window = 10_000
         self._patient = self._client.with_options(max_retries=5)
+        self._turn = asyncio.Lock()
+        self._num_ended = 0
 
     def recover(self, cache: AnswerCache) -> None:
         """Wait for the batches that an earlier run sent and was killed before reading."""
-        self._wait_for(self._recover(cache))
+        future = asyncio.run_coroutine_threadsafe(self._recover(cache), event_loop())
+        try:
+            result_of(future)
+        finally:
+            future.cancel()
 
-    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
-        """Write the answers to these requests to the cache, as far as the server gives them.
+    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> "Future[dict[str, NoAnswerError]]":
+        """Write the answers to these requests to the cache, as far as the server gives them; several may be under way.
 
         Args:
             requests: The requests by cache key.
             cache: Where the answers are written.
 
         Returns:
-            For each request without an answer, why, by key. It raises GenerationStoppedError on a wrong key, an
-            empty account or budget, or a batch that the server refused as a whole.
+            For each request without an answer, why, by key. Its result raises GenerationStoppedError on a wrong key,
+            an empty account or budget, or a batch that the server refused as a whole.
         """
-        return self._wait_for(self._fill(requests, cache))
+        return asyncio.run_coroutine_threadsafe(self._fill(requests, cache), event_loop())
+
+    def body_bytes(self, request: Request) -> int:
+        """How long the line of a request is in the file of a batch, about."""
+        return len(json.dumps(self.body(request))) + 200
 
     async def answer(self, request: Request) -> Answer:
         """No answer: the answers of a batch are in the cache.
@@ -78,13 +97,6 @@ class OpenAIBatchChat(OpenAIChat):
             NoAnswerError: Always.
         """
         raise NoAnswerError(f"the batches gave no answer to this request of {request.task.name}")
-
-    def _wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        future = asyncio.run_coroutine_threadsafe(coroutine, event_loop())
-        try:
-            return result_of(future)
-        finally:
-            future.cancel()
 
     async def _recover(self, cache: AnswerCache) -> None:
         for fingerprint, batch_id in cache.open_batches(self.endpoint):
@@ -98,34 +110,73 @@ class OpenAIBatchChat(OpenAIChat):
         errors: dict[str, NoAnswerError] = {}
         waiting = dict(requests)
         while waiting:
-            sent = self._affordable(waiting)
-            fingerprint = cache.plan_batch(self.endpoint, list(sent))
-            if self._budget:
-                cache.note_spending(fingerprint, self._budget[1], sum(map(self.worst_usd, sent.values())))
-            batch_id = await self._send(sent, fingerprint)
-            cache.name_batch(fingerprint, batch_id)
-            errors |= await self._collect(fingerprint, batch_id, sent, cache)
-            waiting = {key: request for key, request in waiting.items() if key not in sent}
+            batches: list[tuple[dict[str, Request], asyncio.Task[dict[str, NoAnswerError]]]] = []
+            ended = self._num_ended
+            try:
+                async with self._turn:  # the first rows get what a budget allows
+                    while waiting:
+                        while not (sent := self._affordable(waiting)):
+                            await self._one_settled(self.used_up(self.worst_usd(next(iter(waiting.values())))))
+                        batches.append((sent, self._start_batch(sent, cache)))
+                        waiting = {key: request for key, request in waiting.items() if key not in sent}
+                refused = None
+                for sent, batch in batches:
+                    try:
+                        errors |= await batch
+                    except _QueueFullError as full:
+                        waiting, refused = waiting | sent, full
+            finally:
+                for _, batch in batches:
+                    batch.cancel()
+            if refused and ended == self._num_ended:  # else there is room by now
+                await self._one_settled(str(refused))
         return errors
 
-    def _affordable(self, requests: dict[str, Request]) -> dict[str, Request]:
-        """The first requests that fit into one file and, at their highest cost, into the budget.
+    def _start_batch(self, sent: dict[str, Request], cache: AnswerCache) -> "asyncio.Task[dict[str, NoAnswerError]]":
+        """Record what a batch may cost, and send it; the task ends when its answers are in the cache."""
+        fingerprint = cache.plan_batch(self.endpoint, list(sent))
+        usd = sum(map(self.worst_usd, sent.values()))
+        if self._budget:  # counts it from here on, also after a kill
+            cache.note_spending(fingerprint, self._budget[1], usd)
+            usd = 0.0
+        self._under_way += 1
+        self._reserved_usd += usd
+
+        async def answered() -> dict[str, NoAnswerError]:
+            batch_id = await self._send(sent, fingerprint)
+            cache.name_batch(fingerprint, batch_id)
+            errors = await self._collect(fingerprint, batch_id, sent, cache)
+            self._num_ended += 1
+            return errors
+
+        task = asyncio.get_running_loop().create_task(answered())
+        task.add_done_callback(lambda _: self._release(usd))
+        return task
+
+    async def _one_settled(self, message: str) -> None:
+        """Wait until a batch that is under way has ended.
 
         Raises:
-            GenerationStoppedError: Not even the first one does.
+            GenerationStoppedError: There is none; with the message.
         """
+        if not self._under_way:
+            raise GenerationStoppedError(message)
+        settled = asyncio.get_running_loop().create_future()
+        self._settled.append(settled)
+        await settled
+
+    def _affordable(self, requests: dict[str, Request]) -> dict[str, Request]:
+        """The first requests that fit into one file and, at their highest cost, into what is left of the budget."""
         limit = self._limits.max_usd
         fitting: dict[str, Request] = {}
-        usd, size = self.spent_usd, 0
+        usd, size = self.spent_usd + self._reserved_usd, 0
         for key, request in requests.items():
             usd += self.worst_usd(request)
-            size += len(json.dumps(self.body(request))) + 200
+            size += self.body_bytes(request)
             full = size > MAX_BYTES or len(fitting) == MAX_REQUESTS
             if (limit is not None and usd > limit) or (full and fitting):
                 break
             fitting[key] = request
-        if not fitting:
-            raise GenerationStoppedError(self.used_up(self.worst_usd(next(iter(requests.values())))))
         return fitting
 
     async def _send(self, requests: dict[str, Request], fingerprint: str) -> str:
@@ -169,10 +220,12 @@ class OpenAIBatchChat(OpenAIChat):
     async def _collect(
         self, fingerprint: str, batch_id: str, requests: dict[str, Request], cache: AnswerCache
     ) -> dict[str, NoAnswerError]:
-        status, file_ids, causes = await self._end_of(batch_id)
+        status, file_ids, causes, codes = await self._end_of(batch_id)
         if status == "failed":
             self._end(fingerprint, cache)
-            raise GenerationStoppedError(f"the server refused batch {batch_id}: {causes or 'no reason given'}")
+            is_full = any(code == QUEUE_FULL for code in codes)
+            error = _QueueFullError if is_full else GenerationStoppedError
+            raise error(f"the server refused batch {batch_id}: {causes or 'no reason given'}")
         open_keys = set(cache.batch_keys(fingerprint))
         errors: dict[str, NoAnswerError] = {}
         for file_id in file_ids:
@@ -188,20 +241,19 @@ class OpenAIBatchChat(OpenAIChat):
         self.note_spending()  # first: after a kill in between it counts twice rather than not at all
         cache.end_batch(fingerprint, self._budget[1] if self._budget else "")
 
-    async def _end_of(self, batch_id: str) -> tuple[str, list[str], str]:
-        """The final status of a batch, the files of its answers and errors, and the reasons where it failed."""
+    async def _end_of(self, batch_id: str) -> tuple[str, list[str], str, list[str]]:
+        """The final status of a batch, the files of its answers and errors, and the reasons and codes of a failure."""
         while True:
-            status, file_ids, causes = await self._call(
-                self._read_batch, self._patient.batches.retrieve, batch_id, readings=READINGS
-            )
-            if status in ENDED:
-                return status, file_ids, causes
+            found = await self._call(self._read_batch, self._patient.batches.retrieve, batch_id, readings=READINGS)
+            if found[0] in ENDED:
+                return found
             await asyncio.sleep(self.poll_seconds)
 
-    def _read_batch(self, batch: Any) -> tuple[str, list[str], str]:
+    def _read_batch(self, batch: Any) -> tuple[str, list[str], str, list[str]]:
         file_ids = [_text(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
         causes = (batch.errors and batch.errors.data) or []
-        return _text(batch.status), file_ids, self.redact("; ".join(str(error.message) for error in causes))
+        reasons = self.redact("; ".join(str(error.message) for error in causes))
+        return _text(batch.status), file_ids, reasons, [str(error.code) for error in causes]
 
     def _take(
         self,

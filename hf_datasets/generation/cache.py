@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 import sqlite3
 import threading
@@ -23,8 +24,33 @@ CREATE TABLE IF NOT EXISTS spending (spender TEXT PRIMARY KEY, budget TEXT, usd 
 """
 
 
+MOUNTS = Path("/proc/self/mounts")
+OF_NETWORKS = re.compile(
+    r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|afs|9p|glusterfs|fuse\.|virtiofs|ocfs2|gfs2|panfs|wekafs"
+)
+"""Types of file systems that may have several machines."""
+
+
+def journal_of(path: Path) -> str:
+    """How SQLite keeps the file whole: "WAL", which needs memory that all writers share, or else "TRUNCATE".
+
+    Several machines share none: on their file systems SQLite's documentation forbids WAL. Both survive a kill.
+    """
+    try:
+        mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+    except OSError:  # not Linux: a disk of this machine
+        return "WAL"
+    place = path.resolve()
+    under = [(folder, kind) for name, kind in mounts if place.is_relative_to(folder := name.replace("\\040", " "))]
+    kind = max(under, key=lambda one: len(one[0]), default=("", ""))[1]
+    return "TRUNCATE" if OF_NETWORKS.match(kind) else "WAL"
+
+
 class AnswerCache:
     """Answers in one SQLite file, safe under several threads and processes. Keys and headers are never in it.
+
+    On a file system of several machines, such as NFS, it is safe as far as that system's locks are, and slower: a
+    commit takes longer, and waits for those who read.
 
     Args:
         path: The file; it and its folder are created where absent.
@@ -62,7 +88,7 @@ class AnswerCache:
                 reraise=True,
             ):
                 with attempt:
-                    self._base.execute("PRAGMA journal_mode=WAL")
+                    self._base.execute(f"PRAGMA journal_mode={journal_of(self.path)}")
                     self._base.executescript("PRAGMA synchronous=FULL;" + TABLES)
         except sqlite3.OperationalError as error:
             self._base.close()

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hf_datasets.generation.cache import AnswerCache
@@ -19,7 +20,7 @@ from hf_datasets.generation.chat import (
     request_key,
 )
 from hf_datasets.generation.conversation import dialogue
-from hf_datasets.generation.event_loop import event_loop, result_of
+from hf_datasets.generation.event_loop import SIGNAL_SECONDS, event_loop, result_of
 from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
 
@@ -27,6 +28,10 @@ Row = TypeVar("Row")
 Record = TypeVar("Record")
 Steps = Generator[Request, Answer, Any]
 
+READERS = min(32, (os.cpu_count() or 1) + 4)
+"""Threads that make requests, of which some wait for a disk; decoders and encoders of pictures run at the same time."""
+BATCHES_AT_ONCE = 8
+"""Groups of rows whose batches a server works on together; as many requests are in memory."""
 RESENDS = 3
 """How often a request without an answer is sent in another batch."""
 GRACE_SECONDS = 3.0
@@ -37,12 +42,18 @@ GRACE_SECONDS = 3.0
 class BatchChat(Chat, Protocol):
     """A client that writes the answers to many requests to the cache at once and may be killed while it waits."""
 
+    max_bytes: int
+
     def recover(self, cache: AnswerCache) -> None:
         """Wait for the batches that an earlier run sent and was killed before reading."""
         ...
 
-    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
-        """Write the answers to these requests, by cache key, to the cache; returns the errors of those without one."""
+    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> "Future[dict[str, NoAnswerError]]":
+        """Write the answers to these requests, by cache key, to the cache; gives the errors of those without one."""
+        ...
+
+    def body_bytes(self, request: Request) -> int:
+        """How long a request is at least in a file of a batch, of which `max_bytes` make one."""
         ...
 
 
@@ -56,7 +67,8 @@ def generate(
 ) -> Iterator[Record | Rejection]:
     """Ask `chat` for each row's record; yields one outcome per row, in the order of the rows.
 
-    Rows are read lazily and at most `chat.window` of them are in progress, so memory stays bounded.
+    Rows are read lazily and at most `chat.window` of them are in progress, so memory stays bounded. Their first
+    requests are made by threads ahead, as where they show frames of videos, and sent in the order of the rows.
     Every answer is cached before it is checked; a cached answer costs nothing. With a cache, rows with the same request
     at the same time share it. An interrupted run (Ctrl-C) sends no further request, waits a moment for the answers to
     those already sent, and ends.
@@ -88,9 +100,10 @@ def _generate_live(
     task: Task[Any, Any], rows: Iterable[Any], chat: Chat, cache: AnswerCache | None, max_answers: int
 ) -> Iterator[Any]:
     window: deque[Future[Any]] = deque()
+    opened = _open_rows(task, rows, max_answers)
     try:
-        for row in rows:
-            window.append(_start(task, row, chat, cache, max_answers))
+        for steps, first in opened:
+            window.append(_start(steps, first, task, chat, cache))
             while window and (len(window) >= chat.window or window[0].done()):
                 yield result_of(window.popleft())
         while window:
@@ -103,14 +116,39 @@ def _generate_live(
             wait(window, timeout=GRACE_SECONDS)
         raise
     finally:
+        opened.close()
         for outcome in window:
             outcome.cancel()
 
 
-def _start(task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None, max_answers: int) -> "Future[Any]":
-    """Make the first request in this thread, as reading frames would block the loop; the loop does the rest."""
-    steps = dialogue(task, row, max_answers)
-    first = _first(steps, row)
+def _open_rows(
+    task: Task[Any, Any], rows: Iterable[Any], max_answers: int
+) -> Generator[tuple[Steps, Request | Rejection]]:
+    """Make the first requests of rows, some ahead in threads.
+
+    Yields:
+        The steps of each row and its first request, in the order of the rows.
+    """
+    ahead: deque[tuple[Steps, Future[Any]]] = deque()
+    readers = ThreadPoolExecutor(READERS, "generation-rows")
+    try:
+        for row in rows:
+            steps = dialogue(task, row, max_answers)
+            ahead.append((steps, readers.submit(_first, steps, row)))
+            if len(ahead) > READERS:
+                steps, made = ahead.popleft()
+                yield steps, result_of(made)
+        while ahead:
+            steps, made = ahead.popleft()
+            yield steps, result_of(made)
+    finally:
+        readers.shutdown(wait=False, cancel_futures=True)
+
+
+def _start(
+    steps: Steps, first: Request | Rejection, task: Task[Any, Any], chat: Chat, cache: AnswerCache | None
+) -> "Future[Any]":
+    """Send the first request; the loop does the rest."""
     if isinstance(first, Rejection):
         failed: Future[Any] = Future()
         failed.set_result(first)
@@ -214,53 +252,111 @@ class _Open:
         return True
 
 
+@dataclass(slots=True)
+class _Group:
+    """Rows that go through their batches together."""
+
+    rows: list[_Open] = field(default_factory=list)
+    tries: int = 0
+    filling: "Future[dict[str, NoAnswerError]] | None" = None
+    errors: dict[str, NoAnswerError] = field(default_factory=dict)
+    stopped: GenerationStoppedError | None = None
+
+    def send(self, chat: BatchChat, cache: AnswerCache) -> None:
+        """Send the open requests, if there are any and they were not sent too often."""
+        missing = {opened.key: opened.request for opened in self.rows if opened.request}
+        self.filling = chat.fill(missing, cache) if missing and self.tries and not self.stopped else None
+        self.tries -= 1
+
+    def go_on(self, chat: BatchChat, cache: AnswerCache) -> None:
+        """Take the answers of the batches that ended, and send what they leave."""
+        assert self.filling is not None
+        try:
+            self.errors |= self.filling.result()
+        except GenerationStoppedError as stop:
+            self.stopped = stop
+        for opened in self.rows:
+            opened.advance(chat, cache)
+        self.send(chat, cache)
+
+    def outcomes(self, chat: BatchChat) -> Iterator[Any]:
+        """The end of the group.
+
+        Yields:
+            The outcomes in order.
+
+        Raises:
+            GenerationStoppedError: The batches stopped; the outcomes before the first open row were yielded.
+        """
+        for opened in self.rows:
+            if opened.request and self.stopped:
+                raise self.stopped
+            if opened.request:
+                missed = self.errors.get(opened.key) or NoAnswerError("no batch answered this request", passing=True)
+                opened.outcome = _unanswered(missed, opened.request, chat, opened.last)
+            yield opened.outcome
+
+
 def _generate_in_batches(
     task: Task[Any, Any], rows: Iterable[Any], chat: BatchChat, cache: AnswerCache, max_answers: int
 ) -> Iterator[Any]:
-    chat.recover(cache)
-    chunk: list[_Open] = []
-    for row in rows:
-        opened = _Open(dialogue(task, row, max_answers))
-        first = _first(opened.steps, row)
-        if isinstance(first, Rejection):
-            opened.outcome = first
-        else:
-            chat.meter.note_prompt(task.name, first.messages, getattr(task, "template", ""))
-            opened.request, opened.key = first, request_key(first, chat)
-            while opened.advance(chat, cache):
-                chat.meter.cached += 1
-        chunk.append(opened)
-        if len(chunk) >= chat.window:
-            yield from _finish(chunk, chat, cache, max_answers)
-            chunk = []
-    yield from _finish(chunk, chat, cache, max_answers)
-
-
-def _finish(chunk: list[_Open], chat: BatchChat, cache: AnswerCache, max_answers: int) -> Iterator[Any]:
-    """Send the open requests in batches until all rows have an outcome.
+    """Let several groups of rows wait for their batches at the same time.
 
     Yields:
-        The outcomes in order.
-
-    Raises:
-        GenerationStoppedError: The batches stopped; the outcomes before the first open row were yielded.
+        The outcomes in the order of the rows.
     """
-    errors: dict[str, NoAnswerError] = {}
-    stopped: GenerationStoppedError | None = None
-    for _ in range(max_answers + RESENDS):
-        missing = {opened.key: opened.request for opened in chunk if opened.request}
-        if not missing or stopped:
-            break
-        try:
-            errors |= chat.fill(missing, cache)
-        except GenerationStoppedError as stop:
-            stopped = stop
-        for opened in chunk:
-            opened.advance(chat, cache)
-    for opened in chunk:
-        if opened.request and stopped:
-            raise stopped
-        if opened.request:
-            missed = errors.get(opened.key) or NoAnswerError("no batch answered this request", passing=True)
-            opened.outcome = _unanswered(missed, opened.request, chat, opened.last)
-        yield opened.outcome
+    chat.recover(cache)
+    groups: deque[_Group] = deque()
+    opened = _open_rows(task, rows, max_answers)
+    try:
+        for group in _groups(opened, task, chat, cache):
+            group.tries = max_answers + RESENDS
+            group.send(chat, cache)
+            groups.append(group)
+            while groups and (
+                len(groups) >= BATCHES_AT_ONCE or groups[0].filling is None or any(one.stopped for one in groups)
+            ):
+                yield from _first_done(groups, chat, cache).outcomes(chat)
+        while groups:
+            yield from _first_done(groups, chat, cache).outcomes(chat)
+    finally:  # where the run ends early, the next one reads the answers of the batches that were sent
+        opened.close()
+        for group in groups:
+            if group.filling is not None:
+                group.filling.cancel()
+
+
+def _first_done(groups: deque[_Group], chat: BatchChat, cache: AnswerCache) -> _Group:
+    """Take the first group when it is done; all others go on meanwhile."""
+    while groups[0].filling is not None:
+        waiting = {group.filling: group for group in groups if group.filling is not None}
+        for ended in wait(waiting, timeout=SIGNAL_SECONDS, return_when=FIRST_COMPLETED).done:
+            waiting[ended].go_on(chat, cache)
+    return groups.popleft()
+
+
+def _groups(
+    opened: Iterable[tuple[Steps, Request | Rejection]], task: Task[Any, Any], chat: BatchChat, cache: AnswerCache
+) -> Iterator[_Group]:
+    """Take as many rows together as one batch has room for.
+
+    Yields:
+        Groups of rows, each row as far as the cache answers it.
+    """
+    group, num_bytes = _Group(), 0
+    for steps, first in opened:
+        row = _Open(steps)
+        if isinstance(first, Rejection):
+            row.outcome = first
+        else:
+            chat.meter.note_prompt(task.name, first.messages, getattr(task, "template", ""))
+            row.request, row.key = first, request_key(first, chat)
+            while row.advance(chat, cache):
+                chat.meter.cached += 1
+        size = chat.body_bytes(row.request) if row.request else 0
+        if group.rows and (len(group.rows) >= chat.window or num_bytes + size > chat.max_bytes):
+            yield group
+            group, num_bytes = _Group(), 0
+        group.rows.append(row)
+        num_bytes += size
+    yield group

@@ -167,6 +167,7 @@ class MomentIndex:
                 f"{self.path} holds no index; make one with `subtle index FOLDER --output {self.path}`"
             )
         self.models = self._read_models()
+        self._is_shared = "://" in self.path  # no lock keeps others from writing
         self._on_disk = FilesOnDisk(Path(self.path))
         self.matrices: dict[str, Any] = {}  # key of a model -> what searches it exactly
         self._commits, self._tidied = 0, time.monotonic() - KEEP_VERSIONS_SECONDS
@@ -255,7 +256,11 @@ class MomentIndex:
         return found[0]
 
     def add(self, model: IndexedModel) -> IndexedModel:
-        """Add a model, or update what is known of it; the first one is active."""
+        """Add a model, or update what is known of it; the first one is active.
+
+        Raises:
+            RuntimeError: It cannot be written.
+        """
         known = self.models.get(model.key)
         activated = known.activated if known else 0 if self.models else 1
         model = IndexedModel(**{**model.__dict__, "activated": activated})
@@ -269,7 +274,11 @@ class MomentIndex:
                 table = self.database.create_table(name, schema=schema, exist_ok=True)
             is_indexed = {column for index in table.list_indices() for column in index.columns}
             for column in sorted({schema.names[0], "video"} - is_indexed):  # a merge reads all rows without them
-                table.create_index(column, config=BTree())
+                try:
+                    table.create_index(column, config=BTree())
+                except RuntimeError as error:
+                    if not self._is_shared or "concurrent transaction" not in str(error):
+                        raise  # else another writer just made the table, too; the next run makes what is missing
         self._to_disk()
         return model
 
@@ -289,7 +298,7 @@ class MomentIndex:
 
     def _to_disk(self) -> None:
         """Wait until all that was committed is on the disk; a bucket has it there already."""
-        if "://" not in self.path:
+        if not self._is_shared:
             self._on_disk.add_new()
 
     def moments(self, key: str) -> Any:
@@ -411,16 +420,15 @@ class MomentIndex:
         Raises:
             RuntimeError: It cannot be written.
         """
-        is_shared = "://" in self.path
         now = time.monotonic()
-        keep = KEEP_VERSIONS_SECONDS if is_shared else min(KEEP_VERSIONS_SECONDS, now - self._tidied)
+        keep = KEEP_VERSIONS_SECONDS if self._is_shared else min(KEEP_VERSIONS_SECONDS, now - self._tidied)
         self._tidied = now
         for older_than in (None, timedelta(seconds=keep)):  # what is replaced goes once all of the new is on the disk
             for name in (MODELS, f"moments_{key}", f"files_{key}"):
                 try:
                     self.database.open_table(name).optimize(cleanup_older_than=older_than)
                 except RuntimeError as error:
-                    if not is_shared or "commit conflict" not in str(error):
+                    if not self._is_shared or "commit conflict" not in str(error):
                         raise  # else another writer merges the same files; the next time comes soon
             self._to_disk()
 

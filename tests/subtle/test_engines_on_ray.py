@@ -30,7 +30,6 @@ from tests.subtle.test_engines import assert_same, config, contents, footage  # 
 pytest.importorskip("ray", reason="needs the extra ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).parents[2]
 WORK = """
 import os
 import signal
@@ -110,7 +109,7 @@ def numbers(log):
 
 def run(works, log, **options):
     arguments = {"log": str(log), **options}
-    return engines.run_on_ray("pieces_of_work:Worker", arguments, works, ActorConfig(num_actors=2, cpus_per_actor=1))
+    return engines.run_on_ray("pieces_of_work:Worker", arguments, works, ActorConfig(cpus_per_actor=1))
 
 
 def test_each_piece_of_work_is_done_once_also_after_its_worker_was_lost(cluster, tmp_path):
@@ -121,6 +120,16 @@ def test_each_piece_of_work_is_done_once_also_after_its_worker_was_lost(cluster,
     assert all(table.equals(pa.table({"double": [2 * n], "text": [f"ü{n}"]})) for n, table in done)
     assert numbers(tmp_path / "log").count(5) == 2
     assert not cluster.exists(), "a module of the working directory was run"
+
+
+def test_a_lost_worker_loses_one_piece_of_work_however_many_there_are(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "BLOCKS_AT_ONCE", 4)
+    works = [{"number": number, "do": "end" if number in (1, 9) else "", "text": ""} for number in range(10)]
+    done, found = run(works, tmp_path / "log"), []
+    with pytest.raises(OSError, match=r"2 of 10 pieces of work are not done"):
+        found.extend(number for number, _ in done)
+    assert sorted(found) == [0, 2, 3, 4, 5, 6, 7, 8]
+    assert all(numbers(tmp_path / "log").count(number) == 1 for number in found)
 
 
 def test_work_that_ends_every_worker_is_given_up_and_all_other_work_is_done(cluster, tmp_path):
@@ -170,8 +179,7 @@ def test_two_workers_index_the_same_rows_and_vectors_also_when_both_are_killed(
 def test_after_the_driver_is_killed_the_next_run_does_the_rest(config, on_ray, tmp_path):
     program = (
         "import os, signal\n"
-        "import index\n"
-        "from indexing import engines, reading\n"
+        "from subtle.footage import engines, index, reading\n"
         "from subtle.footage.updating import Indexer\n"
         "reading.FILES_PER_GROUP, engines.SECONDS_PER_COMMIT = 2, 0.0\n"
         "commit = Indexer.commit\n"
@@ -184,7 +192,7 @@ def test_after_the_driver_is_killed_the_next_run_does_the_rest(config, on_ray, t
         "print(index.run(config))\n"
     )
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-    variables = {"PYTHONPATH": str(ROOT / "recipes"), "RAY_TMPDIR": folder, "OMP_NUM_THREADS": "1"}
+    variables = {"RAY_TMPDIR": folder, "OMP_NUM_THREADS": "1"}
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | variables
     call = [sys.executable, "-c", program]
     first = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)

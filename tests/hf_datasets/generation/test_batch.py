@@ -45,10 +45,35 @@ def test_a_batch_gives_the_same_rows_in_order(cache):
         assert set(server.answered.values()) == {1}
 
 
-def test_rows_are_sent_in_windows(cache):
-    with ChatServer(answer) as server:
+class Line(ChatServer):
+    """Ends no batch before `number` were sent, of which it takes `room` at a time."""
+
+    def __init__(self, *arguments, number, room=99):
+        super().__init__(*arguments)
+        self.number, self.room, self.most, self.refused = number, room, 0, 0
+
+    def finish(self, batch):
+        waiting = sum(one["status"] == "in_progress" for one in self.batches.values())
+        self.most = max(self.most, waiting)
+        if waiting > self.room:
+            self.refused += 1
+            batch["status"] = "failed"
+            batch["errors"] = {"object": "list", "data": [{"code": "token_limit_exceeded", "message": "wait"}]}
+        elif len(self.batches) >= self.number or batch["polls"] > 500:
+            super().finish(batch)
+
+
+def test_windows_of_rows_wait_for_their_batches_at_the_same_time(cache):
+    with Line(answer, number=3) as server:
         assert list(generate(SentenceTask(), iter(ROWS), batch_chat(server, window=15), cache)) == EXPECTED
-        assert len(server.batches) == 3
+        assert (len(server.batches), server.most) == (3, 3)
+
+
+def test_a_batch_that_finds_no_room_in_line_is_sent_again_when_another_has_ended(cache):
+    with Line(answer, number=6, room=4) as server:
+        assert list(generate(SentenceTask(), ROWS, batch_chat(server, window=6), cache)) == EXPECTED
+        assert server.refused == len(server.batches) - 7 > 0
+        assert set(server.answered.values()) == {1}
 
 
 def test_a_rejected_answer_is_asked_for_again_in_a_second_batch(cache):
@@ -93,10 +118,12 @@ def test_an_option_that_the_server_rejects_is_left_out_of_the_next_batch(cache):
         assert len(server.batches) == 2
 
 
-def test_a_batch_holds_no_more_requests_than_the_budget_allows(cache):
+@pytest.mark.parametrize("window", [10_000, 3])
+def test_a_batch_holds_no_more_requests_than_the_budget_allows(cache, window):
     price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at most
     with ChatServer(answer) as server:
-        chat = batch_chat(server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15))
+        options = {"price": price, "sampling": Sampling(max_output_tokens=20), "limits": Limits(max_usd=0.15)}
+        chat = batch_chat(server, window=window, **options)
         outcomes = generate(SentenceTask(), ROWS, chat, cache)
         done = [next(outcomes) for _ in range(12)]
         with pytest.raises(GenerationStoppedError, match="budget"):

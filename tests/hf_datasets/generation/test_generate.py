@@ -19,9 +19,10 @@ from PIL import Image
 from pydantic import BaseModel
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
+from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import GenerationStoppedError, Request, request_key
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import READERS, generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.offline_chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
@@ -77,6 +78,28 @@ def test_concurrent_requests_stay_within_the_limit():
         assert server.most_at_once == 3
 
 
+def test_slow_frames_of_rows_are_read_at_the_same_time_and_asked_about_in_order(cache):
+    inside, four = [], threading.Event()
+
+    class Frames(SentenceTask):
+        def messages(self, row):
+            inside.append(row)
+            if len(inside) == 4:
+                four.set()
+            assert four.wait(20)
+            return super().messages(row)
+
+    with ChatServer(answer) as server:
+        server.gate = threading.Event()  # which the fourth request at once opens
+        server.seconds = lambda body: (server.at_once == 4 and server.gate.set()) or 0.0
+        limits = Limits(max_concurrency=4, timeout_seconds=20)
+        assert list(generate(Frames(), ROWS, chat_at(server, limits=limits), cache)) == EXPECTED
+        assert server.most_at_once == 4
+    with ChatServer(answer) as server:
+        assert list(generate(Frames(), ROWS, chat_at(server, limits=Limits(max_concurrency=1)))) == EXPECTED
+        assert [body["messages"][1]["content"] for body in server.bodies] == ROWS
+
+
 @pytest.mark.parametrize("limits", [Limits(requests_per_minute=1200), Limits(tokens_per_minute=1200 * 1050)])
 def test_requests_stay_within_the_rate_limit(limits):
     with ChatServer(answer) as server:
@@ -96,7 +119,7 @@ def test_rows_are_read_lazily():
     outcomes = generate(SentenceTask(), rows(), RuleBasedGenerator())
     for _ in range(5):
         next(outcomes)
-    assert len(read) <= 5 + RuleBasedGenerator.window
+    assert len(read) <= 5 + RuleBasedGenerator.window + READERS + 1
     outcomes.close()
 
 
@@ -253,8 +276,9 @@ BUILD = """
 import sys
 sys.path[:0] = [{fixtures!r}]
 from sentences import ROWS, SentenceTask
+from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import READERS, generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 with AnswerCache({cache!r}) as cache:
@@ -300,6 +324,19 @@ def test_two_processes_share_a_cache(tmp_path):
     with AnswerCache(tmp_path / "answers.sqlite") as cache:
         assert len(cache) == len(ROWS)
         assert cache._query("PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.parametrize(("kind", "journal"), [("ext4", "wal"), ("nfs4", "truncate"), ("fuse.sshfs", "truncate")])
+def test_a_cache_on_a_file_system_of_several_machines_needs_no_shared_memory(tmp_path, monkeypatch, kind, journal):
+    folder = tmp_path / "all of us"
+    mount = f"server {str(folder).replace(' ', chr(92) + '040')} {kind} rw 0 0"
+    (tmp_path / "mounts").write_text(f"/dev/a / ext4 rw 0 0\n{mount}\n")
+    for name in (tmp_path / "mounts", tmp_path / "absent"):
+        monkeypatch.setattr(answer_cache, "MOUNTS", name)
+        with ChatServer(answer) as server, AnswerCache(folder / "answers.sqlite") as cache:
+            assert list(generate(SentenceTask(), ROWS, chat_at(server), cache)) == EXPECTED
+            mode = cache._query("PRAGMA journal_mode")[0][0]
+            assert (mode, sum(server.asked.values())) == ((journal, 40) if name.exists() else ("wal", 0))
 
 
 def test_a_file_that_is_not_a_cache_is_refused_and_left_unchanged(tmp_path):

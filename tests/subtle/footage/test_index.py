@@ -1,5 +1,6 @@
 """Indexing one's own videos: what is new is read once, a killed run goes on, and the index knows its model."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -319,6 +320,27 @@ def test_vectors_of_mixed_precision_are_a_model_of_their_own_that_searches_load_
     assert (vectors[0] * vectors[1]).sum(1) == pytest.approx(1, abs=0.01)
     asked = SearchConfig(index=config.output, model=mixed.key, clip=str(videos / "d.mp4"), device="cpu")
     assert search.find(asked)[0]["video"] == "d.mp4"
+
+
+@pytest.mark.parametrize("killed", [None, 0, 1, 2, 5])
+def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_before, monkeypatch, killed):
+    """A folder by its address, which no lock keeps; the second run begins and ends, or dies, after the first looked."""
+    index.run(config)
+    shared = replace(config, output=f"file://{config.output}-shared")
+    compared = index.compare
+
+    def compare_then_let_another_run(*arguments, **options):
+        monkeypatch.setattr(index, "compare", compared)
+        changes = compared(*arguments, **options)
+        killed_before(1000 if killed is None else killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            index.run(shared)
+        killed_before(1000)
+        return changes
+
+    monkeypatch.setattr(index, "compare", compare_then_let_another_run)
+    assert index.run(shared)["files_indexed"] == 4
+    assert rows_of(shared.output) == rows_of(config.output)
 
 
 def test_a_second_writer_is_refused(config, monkeypatch):
