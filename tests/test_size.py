@@ -15,7 +15,7 @@ LIMITS = {
     "lines of hf_models": 16_200,
     "lines of metrics": 3_150,
     "lines of subtle and recipes": 26_600,
-    "lines of tests": 48_500,
+    "lines of tests": 48_200,
     "percent of names in more than one file": 11,
     "percent of functions and classes in more than one file": 9,
     "options": 353,
