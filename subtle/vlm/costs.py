@@ -10,11 +10,12 @@ from hf_models.encoders.estimates import check_memory
 from hf_models.encoders.loading import choose_frames
 from hf_models.encoders.training_estimates import TrainingEstimate, estimate_head, estimate_lora
 from subtle.run.data import load_split
+from subtle.run.gpus import GPUS, UTILIZATION
 from subtle.vlm.models import LORA_TARGETS, new_head
 from subtle.vlm.sources import TextSource
 
-TFLOPS = 100.0
-"""What a GPU reaches in a step, in 10^12 operations a second."""
+TFLOPS = UTILIZATION * GPUS["A100"][1] / 1e12
+"""What an A100 reaches in a step, in 10^12 operations a second."""
 CURE = (
     "lower --chunk_size or --num_frames, keep --activation_checkpointing, take a smaller model, a larger GPU, or "
     "--device cpu"
@@ -61,7 +62,7 @@ def describe(cost: TrainingEstimate, config: Any, items: int) -> str:
         "GPU memory": f"about {cost.memory_bytes / 1e9:.1f} GB with --chunk_size {config.chunk_size}, whatever the "
         "--batch_size",
         "trains": f"{cost.trained_parameters / 1e6:,.2f}M weights, {cost.saved_bytes / 1e6:,.1f} MB saved",
-        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {TFLOPS:g} TFLOPS, without "
+        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {TFLOPS:.0f} TFLOPS, without "
         "reading videos and validation",
     }
     return "\n".join(f"{name + ':':<12} {text}" for name, text in lines.items())
