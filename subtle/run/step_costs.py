@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 IN_32_BITS = {F.layer_norm, F.group_norm, F.softmax, F.log_softmax, F.cross_entropy, F.softplus, F.normalize}
@@ -69,16 +69,23 @@ class StepCost:
         }
 
 
-class AliveBytes(TorchDispatchMode):
-    """Counts the bytes of the storages that operations make and that still live."""
+class Counted(TorchDispatchMode):
+    """Counts the bytes of the storages that operations make and that still live, and floating-point operations.
+
+    `FlopCounterMode` would follow the modules too, and so keep alive what activation checkpointing frees.
+    """
 
     def __init__(self, known: set[int]) -> None:
         super().__init__()
-        self.alive = self.peak = 0
+        self.alive = self.peak = self.flops = 0
         self.known = known
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        packet = getattr(func, "_overloadpacket", None)
+        if packet in flop_registry:
+            self.flops += flop_registry[packet](*args, **kwargs, out_val=out)
         for value in tree_leaves(out):
             if isinstance(value, Tensor):
                 self.count(value.untyped_storage())
@@ -105,10 +112,12 @@ class AsOnCUDA(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is Tensor.__bool__:
-            return False
+        if func in {Tensor.__bool__, Tensor.__float__}:
+            return 0.0 if func is Tensor.__float__ else False
         if func is Tensor.__getitem__ and isinstance(args[1], Tensor) and args[1].dtype == torch.bool:
             return args[0].flatten(0, args[1].ndim - 1)  # at most, all
+        if func is Tensor.nonzero:  # as of the pairs that fit: each row's own
+            return (torch.arange(min(args[0].shape)),) * args[0].ndim
         if func in IN_32_BITS:
             args, kwargs = tree_map(in_32_bits, (args, kwargs))
         return func(*args, **kwargs)
@@ -163,8 +172,7 @@ def count_step(
         dtype = PRECISIONS.get(precision or "no")
         if dtype is not None:
             modes.enter_context(torch.autocast("cpu", dtype=dtype))
-        flops = modes.enter_context(FlopCounterMode(display=False))
-        alive = modes.enter_context(AliveBytes(set(weights)))
+        counted = modes.enter_context(Counted(set(weights)))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             loss = loss_of(model)
         loss.backward()  # type: ignore[no-untyped-call]  # of torch
@@ -173,6 +181,6 @@ def count_step(
         **numbers,
         weight_bytes=sum(weights.values()),
         saved_bytes=sum(kept.values()),
-        peak_bytes=alive.peak,
-        flops=flops.get_total_flops(),
+        peak_bytes=counted.peak,
+        flops=counted.flops,
     )

@@ -267,4 +267,9 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
 
 
 def main(config: NoiseEvaluatorConfig) -> None:
+    if config.dry_run:
+        from subtle.train.estimates import print_estimate  # which imports all recipes
+
+        print_estimate(config)
+        return
     run(config)
