@@ -20,7 +20,7 @@ LIMITS = {
     "percent of functions and classes in more than one file": 9,
     "options": 353,
     "flags": 905,
-    "verbs": 21,
+    "verbs": 22,
     "files from a clip to mAP": 127,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""

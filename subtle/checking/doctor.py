@@ -68,9 +68,10 @@ def check_devices(config: DoctorConfig) -> Iterator[Check]:
     yield Check("NCCL", "failed" if lacking else "ok", found, "install PyTorch for CUDA on Linux" if lacking else "")
 
 
-def write_noise(path: Path) -> Path:
+def write_blocks(path: Path) -> Path:
     """An H.264 file of 720p."""
-    pictures = np.random.default_rng(0).integers(0, 255, (FRAMES, 45, 80, 3), np.uint8).repeat(16, 1).repeat(16, 2)
+    blocks = np.random.default_rng(0).integers(0, 255, (9, 16, 3), np.uint8).repeat(80, 0).repeat(80, 1)
+    pictures = np.stack([np.roll(blocks, 4 * frame, 1) for frame in range(FRAMES)])
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=25)
         stream.height, stream.width, stream.pix_fmt = *pictures.shape[1:3], "yuv420p"
@@ -82,7 +83,7 @@ def write_noise(path: Path) -> Path:
 
 def check_decoders(folder: Path) -> Iterator[Check]:
     """Each decoder reads a file made on the spot, as PyAV does; and how fast that is."""
-    path = write_noise(folder / "noise.mp4")
+    path = write_blocks(folder / "blocks.mp4")
     expected = read_frames(path, 12, size=(SIDE, SIDE)).frames
     start = time.perf_counter()
     for _ in range(3):
