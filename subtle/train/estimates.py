@@ -393,7 +393,7 @@ def describe(config: Any) -> str:
     return "\n".join([*shown, "Nothing was trained or written."])
 
 
-def print_estimate(config: Any) -> None:
-    """What `--dry_run` does, on one process of a launch."""
+def main(config: Any) -> None:
+    """What `--dry_run` of a recipe does, on one process of a launch."""
     if os.environ.get("RANK", "0") == "0":
         print(describe(config))

@@ -267,9 +267,4 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
 
 
 def main(config: NoiseEvaluatorConfig) -> None:
-    if config.dry_run:
-        from subtle.train.estimates import print_estimate  # which imports all recipes
-
-        print_estimate(config)
-        return
     run(config)

@@ -223,11 +223,6 @@ def run(config: Stage1Config) -> dict[str, Any]:
 
 
 def main(config: Stage1Config) -> None:
-    if config.dry_run:
-        from subtle.train.estimates import print_estimate  # which imports all recipes
-
-        print_estimate(config)
-        return
     metrics = run(config)
     if processes().is_main_process:
         shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())

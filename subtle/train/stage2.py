@@ -188,11 +188,6 @@ def run(config: Stage2Config) -> dict[str, Any]:
 
 
 def main(config: Stage2Config) -> None:
-    if config.dry_run:
-        from subtle.train.estimates import print_estimate  # which imports all recipes
-
-        print_estimate(config)
-        return
     metrics = run(config)
     if processes().is_main_process:
         print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")

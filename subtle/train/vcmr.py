@@ -251,11 +251,6 @@ def run(config: VCMRConfig) -> dict[str, float]:
 
 
 def main(config: VCMRConfig) -> None:
-    if config.dry_run:
-        from subtle.train.estimates import print_estimate  # which imports all recipes
-
-        print_estimate(config)
-        return
     metrics = run(config)
     if processes().is_main_process:
         found = ", ".join(f"{100 * metrics[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))

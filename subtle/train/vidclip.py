@@ -262,11 +262,6 @@ def run(config: VidCLIPRunConfig) -> dict[str, Any]:
 
 
 def main(config: VidCLIPRunConfig) -> None:
-    if config.dry_run:
-        from subtle.train.estimates import print_estimate  # which imports all recipes
-
-        print_estimate(config)
-        return
     metrics = run(config)
     if processes().is_main_process:
         accuracy = 100 * metrics["validation/comprehensive_accuracy"]

@@ -1,4 +1,4 @@
-"""What can be seen only where there is a GPU; `make test-gpu`. With the processor in its place each function runs too."""
+"""What can be seen only where there is a GPU; `make test-gpu`. On the processor the functions run as slow tests."""
 
 import subprocess
 import sys
@@ -70,7 +70,9 @@ def test_a_compiled_model_trains_as_one_that_is_not(device):
 @needs_gpu
 def test_memory_is_what_the_dry_run_says(checkpointing):
     config = Stage1Config(
-        **{"base": "openai/clip-vit-base-patch16", "batch_size": 8, "activation_checkpointing": checkpointing},
+        base="openai/clip-vit-base-patch16",
+        batch_size=8,
+        activation_checkpointing=checkpointing,
         num_temporal_adapters=1,
         adapter_ratio=0.25,
     )

@@ -11,7 +11,7 @@ from subtle.options import parse_config
 from subtle.run.architectures import KNOWN, read_sizes
 from subtle.run.gpus import GPUS
 from subtle.run.step_costs import count_step
-from subtle.train import stage1
+from subtle.train import estimates
 from subtle.train.estimates import describe, estimate_run, plan_stage1
 from subtle.train.options import NoiseEvaluatorConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
 
@@ -74,13 +74,11 @@ def test_shards_hold_a_part_of_what_each_process_would():
 
 def test_the_command_prints_it_and_trains_nothing(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stage1, "run", None)
-    stage1.main(Stage1Config(dry_run=True, num_frames=2, batch_size=2))
+    estimates.main(Stage1Config(dry_run=True, num_frames=2, batch_size=2))
     assert "AIM, adapters, on miniature-clip" in capsys.readouterr().out
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.slow
 def test_a_dry_run_of_a_configuration_for_a_gpu_needs_none(tmp_path):
     recipe = Path(__file__).parents[3] / "recipes" / "vcmr.py"
     words = [sys.executable, str(recipe), "vcmr_didemo_fig.yaml", "--dry_run"]
