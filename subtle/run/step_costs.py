@@ -175,7 +175,7 @@ def count_step(
         counted = modes.enter_context(Counted(set(weights)))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             loss = loss_of(model)
-        loss.backward()  # type: ignore[no-untyped-call]  # of torch
+        loss.backward()
         del loss
     return StepCost(
         **numbers,
