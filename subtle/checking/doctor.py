@@ -144,7 +144,7 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
         towers = {"vision_model": MINIATURE_CLIP, "num_frames": 2, "fusion_dropout": 0.0}
         return Stage2, Stage2Config(**few, **towers, end_to_end=True)
     if name == "vidclip":
-        return Training, VidCLIPRunConfig(**few, num_frames=4, draws=1, keep_frames=False)
+        return Training, VidCLIPRunConfig(**few, draws=1, keep_frames=False)
     tiny = folder.parent / "tiny"
     make_tiny("tiny-random-qwen3-vl", tiny)
     return FinetuneVLM, FinetuneVLMConfig(**few, model=str(tiny), lora_dropout=0.0, max_triplets=ROWS * STEPS)
@@ -197,7 +197,7 @@ def check_training(config: DoctorConfig) -> Iterator[Check]:
     for name in RECIPES:
         try:
             expected, speed = trained_losses(name, "cpu", "no")
-        except Exception as error:  # whatever is wrong with this machine
+        except (Exception, SystemExit) as error:  # whatever is wrong with this machine
             yield Check(
                 f"train {name}",
                 "failed",
@@ -214,7 +214,7 @@ def check_training(config: DoctorConfig) -> Iterator[Check]:
             label = f"train {name}, {device}, {'float32' if precision == 'no' else precision}"
             try:
                 found, speed = trained_losses(name, device, precision)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 yield Check(
                     label, "failed", f"{type(error).__name__}: {error}", "run that recipe alone, and send this report"
                 )

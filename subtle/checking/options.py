@@ -18,5 +18,5 @@ class CheckConfig(VideosConfig, OutputConfig):
 class DoctorConfig(OutputConfig):
     """What to check."""
 
-    device: Device = "auto"
+    device: Device = option("auto", "What to check beside the processor; auto: the GPU where there is one.")
     output_dir: str = "outputs/doctor"
