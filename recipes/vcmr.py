@@ -19,6 +19,9 @@ from subtle.train.options import VCMRConfig
 if __name__ == "__main__":
     CONFIG = parse_config(VCMRConfig, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.train.vcmr import main
+    if CONFIG.dry_run:
+        from subtle.train.estimates import main
+    else:
+        from subtle.train.vcmr import main
 
     sys.exit(run_recipe(main, CONFIG))

@@ -25,6 +25,9 @@ from subtle.train.options import VidCLIPRunConfig
 if __name__ == "__main__":
     CONFIG = parse_config(VidCLIPRunConfig, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.train.vidclip import main
+    if CONFIG.dry_run:
+        from subtle.train.estimates import main
+    else:
+        from subtle.train.vidclip import main
 
     sys.exit(run_recipe(main, CONFIG))

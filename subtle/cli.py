@@ -24,7 +24,7 @@ from subtle.commands import RECIPES
 VERBS = {
     "Start here": ("quickstart", "serve"),
     "Your own footage": ("index", "search", "tune"),
-    "Data": ("check", "build", "analyse", "caption", "embed"),
+    "Data": ("check", "doctor", "build", "analyse", "caption", "embed"),
     "Training": ("stage1", "stage2", "finetune_vlm", "vidclip", "noise_evaluator", "vcmr"),
     "Measuring": ("evaluate", "table", "judge", "report"),
     "On the Hub": ("publish",),

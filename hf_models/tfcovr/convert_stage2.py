@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, AutoVideoProcessor, BertConfig
+from transformers import AutoConfig, AutoTokenizer, AutoVideoProcessor, BertConfig
 
 from hf_models.atomic_files import new_folder
 from hf_models.checkpoints import load_weights, make_config, opening, read_checkpoint, size_of
@@ -85,7 +85,7 @@ def video_source(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
             raise ValueError(f"the embeddings in {folder} were not imported; name the AIM that made them")
         return {"imported_video": made}, {}
     with opening(folder):
-        fields = encoder_fields(folder, "vision", None)
+        fields = encoder_fields(AutoConfig.from_pretrained(folder), "vision", None)
         encoder = load_encoder(folder, build_encoder(fields["vision_config"], None, "vision"), "vision")
     return fields, {f"vision_model.{name}": weight for name, weight in encoder.state_dict().items()}
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
 from transformers.utils import logging
 
@@ -96,9 +96,8 @@ def keep_unread(encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
     return encoder
 
 
-def encoder_fields(name_or_path: str | Path, kind: str, class_name: str | None) -> dict[str, Any]:
-    """The configuration and class of one encoder of what may be a larger model."""
-    whole = AutoConfig.from_pretrained(name_or_path)
+def encoder_fields(whole: Any, kind: str, class_name: str | None) -> dict[str, Any]:
+    """The configuration and class of one encoder of what may be a larger model, by its configuration."""
     encoder = getattr(whole, f"{kind}_config", whole)
     if whole.model_type in COMPOSED_MODEL_TYPES:
         class_name = class_name or getattr(whole, f"{kind}_model_class")

@@ -141,7 +141,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         if config.get("imported_video"):
             del sources["vision"]
         for kind, name_or_path in sources.items():
-            config |= encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
+            whole = AutoConfig.from_pretrained(name_or_path)
+            config |= encoder_fields(whole, kind, config.get(f"{kind}_model_class"))
         model = cls(cls.config_class(**config))
         for kind, name_or_path in sources.items():
             if AutoConfig.from_pretrained(name_or_path).model_type in COMPOSED_MODEL_TYPES:

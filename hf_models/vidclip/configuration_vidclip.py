@@ -4,7 +4,7 @@ import os
 from typing import Any, ClassVar, Literal, cast
 
 from huggingface_hub.dataclasses import strict
-from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
+from transformers import CLIPConfig, CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from .own_architecture import OwnArchitecture
@@ -108,6 +108,23 @@ class VidCLIPConfig(OwnArchitecture, PreTrainedConfig):
         super().__post_init__(**kwargs)
         if self.pooler_num_attention_heads is None:
             self.pooler_num_attention_heads = self.vision_config.num_attention_heads
+
+    @classmethod
+    def from_clip_config(
+        cls, clip: CLIPConfig, *, num_frames: int = 16, max_text_tokens: int = 160, **fields: Any
+    ) -> "VidCLIPConfig":
+        """Describe a VidCLIP made of the towers and projections of a CLIP; see `VidCLIPModel.from_clip`.
+
+        Args:
+            clip: Of the whole CLIP.
+            num_frames: Frames per video.
+            max_text_tokens: Longest text.
+            **fields: Other fields of `VidCLIPConfig`.
+        """
+        text = cast(CLIPTextConfig, clip.text_config).to_dict() | {"max_position_embeddings": max_text_tokens}
+        vision = cast(CLIPVisionConfig, clip.vision_config).to_dict()
+        fields = {"class_token_residual": True, **fields, "projection_dim": clip.projection_dim}
+        return cls(vision_config=vision, text_config=text, num_frames=num_frames, **fields)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

@@ -179,11 +179,7 @@ class VidCLIPModel(PreTrainedModel):
             ValueError: If this is not a whole CLIP, or its texts are longer than `max_text_tokens`.
         """
         clip = load_clip(name_or_path, revision)
-        text = cast("CLIPTextConfig", clip.config.text_config).to_dict()
-        text["max_position_embeddings"] = max_text_tokens
-        vision = cast("CLIPVisionConfig", clip.config.vision_config).to_dict()
-        fields = {"class_token_residual": True, **config}
-        fields |= {"num_frames": num_frames, "projection_dim": clip.config.projection_dim}
+        fields = dict(config)
         scale, highest = clip.logit_scale.item(), config.get("max_logit_scale", VidCLIPConfig.max_logit_scale)
         if "logit_scale_init_value" not in config:
             if scale > highest + 1e-4:  # more than rounding
@@ -193,7 +189,8 @@ class VidCLIPModel(PreTrainedModel):
                     f"max_logit_scale={math.ceil(scale * 100) / 100}"
                 )
             fields["logit_scale_init_value"] = min(scale, highest)
-        model = cls(VidCLIPConfig(vision_config=vision, text_config=text, **fields))
+        sizes = {"num_frames": num_frames, "max_text_tokens": max_text_tokens}
+        model = cls(VidCLIPConfig.from_clip_config(clip.config, **sizes, **fields))
         weights = clip.state_dict()
         weights["logit_scale"] = model.logit_scale.detach()
         positions = "text_model.embeddings.position_embedding.weight"

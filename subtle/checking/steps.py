@@ -15,7 +15,8 @@ from subtle.building.options import BuildCompConfig, BuildFigConfig, BuildTFCoVR
 from subtle.checking.annotations import RELEASE, Part
 from subtle.options import parse_config
 from subtle.run.build import Build
-from subtle.table.costs import OPERATIONS, PASSES, UTILIZATION, Machine
+from subtle.run.gpus import GPUS, UTILIZATION
+from subtle.table.costs import OPERATIONS, PASSES, Machine
 from subtle.train.options import Stage1Config, VidCLIPRunConfig
 from subtle.tuning.estimates import ATTENTIONS, read_base
 
@@ -24,9 +25,9 @@ Parts = Mapping[str, Part]
 BUILDS: dict[Paper, type] = {"tfcovr": BuildTFCoVRConfig, "comp": BuildCompConfig, "fig": BuildFigConfig}
 CHAT_MODEL, SAMPLE = "gpt-4o", 40
 """What texts are priced for, and of how many videos or moments of each split."""
-A100 = Machine(torch.device("cuda"), UTILIZATION * 312e12, num_workers=12)
+A100 = Machine(torch.device("cuda"), UTILIZATION * GPUS["A100"][1], num_workers=12)
 HOURS = (
-    "Hours are estimated, not measured: one A100 at 30 % of its 312 TFLOP/s (bfloat16), by the models' operations, and "
+    "Hours are estimated, not measured: one A100 at 35 % of its 312 TFLOP/s (bfloat16), by the models' operations, and "
     "12 processes that decode a clip in 0.15 s."
 )
 RESNET_OPERATIONS = OPERATIONS * 11.5e9

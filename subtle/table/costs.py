@@ -15,9 +15,8 @@ from hf_models.encoders.adapters import base_of, is_adapter
 from hf_models.encoders.aim import is_aim
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
+from subtle.run.gpus import UTILIZATION
 
-UTILIZATION = 0.3
-"""The share of a device's speed in a large matrix product that a whole step reaches; a guess on GPUs."""
 OVERHEAD_SECONDS = 0.02
 """Of a step, however small."""
 DECODING_SECONDS = 0.15

@@ -123,6 +123,20 @@ def head_fields(config: ClassifierConfig, names: Sequence[str]) -> dict[str, Any
     }
 
 
+def aim_fields(config: ClassifierConfig, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of `AIMConfig` of a whole model that starts from a CLIP."""
+    sizes = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
+    return sizes | head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
+
+
+def new_adapters(tower: Any, config: ClassifierConfig, names: Sequence[str]) -> PeftModel:
+    """New adapters on a CLIP's vision tower, which stays as it is."""
+    if config.activation_checkpointing:
+        tower.activation_checkpointing_enable()
+    fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
+    return get_peft_model(tower, AIMAdapterConfig(**fields, **head_fields(config, names)))
+
+
 def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
     """AIM with a head of these classes: a PEFT model whose adapters train, or a model of which everything does."""
     is_auto = config.init_from == "auto"
@@ -156,9 +170,7 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
         check_fits(AIMConfig.from_pretrained(config.init_from), config, names)
         model: AIMForVideoClassification = open_whole(AIMForVideoClassification, config.init_from, **regularization)
     else:
-        labels = head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
-        sizes = {name: getattr(config, name) for name in SIZES}
-        model = AIMForVideoClassification.from_clip(config.base, **sizes, **regularization, **labels)
+        model = AIMForVideoClassification.from_clip(config.base, **aim_fields(config, names))
     if config.activation_checkpointing:
         model.activation_checkpointing_enable()
     return model
@@ -169,11 +181,10 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
     tower, info = load_clip_vision(config.base)
     if info["missing_keys"]:
         raise ValueError(f"{len(info['missing_keys'])} weights of a CLIP vision tower are missing in {config.base}")
+    if not config.init_from:
+        return new_adapters(tower, config, names)
     if config.activation_checkpointing:
         tower.activation_checkpointing_enable()
-    if not config.init_from:
-        fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
-        return get_peft_model(tower, AIMAdapterConfig(**fields, **head_fields(config, names)))
     if not (Path(config.init_from) / "adapter_config.json").is_file():
         raise ValueError("it is not an adapter folder (there is no adapter_config.json in it)")
     check_model_folder(config.init_from)

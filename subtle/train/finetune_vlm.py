@@ -17,6 +17,7 @@ from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
 from subtle.run.accelerator import processes
+from subtle.run.architectures import read_sizes
 from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
@@ -246,7 +247,8 @@ def run(config: FinetuneVLMConfig) -> dict[str, Any]:
 def main(config: FinetuneVLMConfig) -> None:
     if config.dry_run:
         config = with_model(config)
-        print(describe(estimate_run(config, read_checked_config(config.model)), config, count_items(config)))
+        sizes = read_sizes(config.model) or read_checked_config(config.model)
+        print(describe(estimate_run(config, sizes), config, count_items(config)))
         return
     metrics = run(config)
     if processes().is_main_process:

@@ -33,7 +33,7 @@ from subtle.run.shared_config import (
 
 
 @dataclass
-class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DataConfig):
+class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DryRunConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -70,7 +70,9 @@ CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", 
 
 
 @dataclass
-class Stage2Config(TrainingRunConfig, ActivationConfig, ReleasedLossConfig, QueryConfig, EncoderConfig, DataConfig):
+class Stage2Config(
+    TrainingRunConfig, ActivationConfig, ReleasedLossConfig, QueryConfig, EncoderConfig, DryRunConfig, DataConfig
+):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["tfcovr", "factored_covr"] = option(
@@ -107,7 +109,7 @@ class Stage2Config(TrainingRunConfig, ActivationConfig, ReleasedLossConfig, Quer
 
 
 @dataclass
-class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnContrastConfig):
+class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRunConfig, DrawnContrastConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: str | None = option(
@@ -178,7 +180,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, CorpusConfig, DryRunConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
@@ -220,7 +222,7 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, VideosConfig):
+class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, DryRunConfig, VideosConfig):
     """What to learn from, what to train and how."""
 
     build: str | None = option(None, "Folder of `build.py fig` with negative captions; none: the miniature.")

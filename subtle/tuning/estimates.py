@@ -3,24 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, CLIPConfig
-
 from hf_models.encoders.estimates import count_parameters, estimate_model, tokens_of_frame
 from hf_models.encoders.training_estimates import BYTES_PER_ACTIVATION
+from subtle.run.architectures import read_sizes
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Machine
 
 ATTENTIONS = 1.35
 """What AIM costs in units of its CLIP's vision tower: it runs its attention twice."""
-KNOWN: dict[str, dict[str, Any]] = {
-    "openai/clip-vit-base-patch32": {},
-    "openai/clip-vit-base-patch16": {"vision_config": {"patch_size": 16}},
-    "openai/clip-vit-large-patch14": {
-        "text_config": {"hidden_size": 768, "intermediate_size": 3072},
-        "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
-        | {"num_attention_heads": 16, "patch_size": 14},
-    },
-}
-"""What a dry run knows without a network call."""
 
 
 def read_base(name_or_path: str, *, offline: bool) -> Any:
@@ -30,13 +19,11 @@ def read_base(name_or_path: str, *, offline: bool) -> Any:
         ValueError: It is no CLIP.
         OSError: There is no such model.
     """
-    is_folder = Path(name_or_path).is_dir()
-    try:
-        config = AutoConfig.from_pretrained(name_or_path, local_files_only=offline and not is_folder)
-    except OSError:
-        if offline and not is_folder and name_or_path.count("/") == 1:
-            return CLIPConfig(**KNOWN[name_or_path]) if name_or_path in KNOWN else None
-        raise
+    config = read_sizes(name_or_path, offline=offline)
+    if config is None and name_or_path.count("/") != 1:
+        raise OSError(f"{name_or_path} is neither a folder nor a name on the Hub, such as openai/clip-vit-base-patch16")
+    if config is None:
+        return None
     if config.model_type != "clip":
         raise ValueError(
             f"{name_or_path} is a {config.model_type!r} model, and AIM starts from a CLIP: give --base "

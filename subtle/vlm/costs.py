@@ -5,16 +5,18 @@ from typing import Any
 
 import torch
 
+from hf_datasets.tfcovr.statistics import PAPER_COUNTS
 from hf_models.encoders import ENCODERS
 from hf_models.encoders.estimates import check_memory
 from hf_models.encoders.loading import choose_frames
 from hf_models.encoders.training_estimates import TrainingEstimate, estimate_head, estimate_lora
 from subtle.run.data import load_split
+from subtle.run.gpus import GPUS, UTILIZATION, cards_for
 from subtle.vlm.models import LORA_TARGETS, new_head
 from subtle.vlm.sources import TextSource
 
-TFLOPS = 100.0
-"""What a GPU reaches in a step, in 10^12 operations a second."""
+TFLOPS = UTILIZATION * GPUS["A100"][1] / 1e12
+"""What an A100 reaches in a step, in 10^12 operations a second."""
 CURE = (
     "lower --chunk_size or --num_frames, keep --activation_checkpointing, take a smaller model, a larger GPU, or "
     "--device cpu"
@@ -41,13 +43,20 @@ def estimate_run(config: Any, model_config: Any) -> TrainingEstimate:
 
 
 def count_items(config: Any) -> int:
-    """Queries, targets and negatives of all epochs; of frozen layers those of one, as each is read once."""
+    """Queries, targets and negatives of all epochs; of frozen layers those of one, as each is read once.
+
+    Where TF-CoVR's annotations are not here, by the number of triplets that its paper gives.
+    """
     if config.train_on == "texts":
         triplets = len(TextSource(config))
+    elif config.dataset_config == "release" and not Path(config.data_dir or "").is_dir():
+        triplets = min(PAPER_COUNTS["train"]["rows"], config.max_triplets or float("inf"))
     else:
         triplets = load_split(config, "train").to_polars()["target_clip_ids"].list.len().sum()
         triplets = min(triplets, config.max_triplets or triplets)
-    items: int = triplets * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
+    items: int = (
+        int(triplets) * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
+    )
     return items
 
 
@@ -60,8 +69,9 @@ def describe(cost: TrainingEstimate, config: Any, items: int) -> str:
         "download": download,
         "GPU memory": f"about {cost.memory_bytes / 1e9:.1f} GB with --chunk_size {config.chunk_size}, whatever the "
         "--batch_size",
+        "cards (GB)": cards_for(cost.memory_bytes),
         "trains": f"{cost.trained_parameters / 1e6:,.2f}M weights, {cost.saved_bytes / 1e6:,.1f} MB saved",
-        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {TFLOPS:g} TFLOPS, without "
+        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {TFLOPS:.0f} TFLOPS, without "
         "reading videos and validation",
     }
     return "\n".join(f"{name + ':':<12} {text}" for name, text in lines.items())

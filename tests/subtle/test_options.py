@@ -84,7 +84,7 @@ def documented_commands():
 
 
 def test_every_recipe_answers_help_before_anything_heavy_is_imported():
-    assert len(VERBS) == 21
+    assert len(VERBS) == 22
     answers = run_calls([[*typed(name), "--help"] for name in WORDS])
     for (name, (script, *word)), (status, shown, errors) in zip(WORDS.items(), answers, strict=True):
         assert (status, errors) == (0, ""), name

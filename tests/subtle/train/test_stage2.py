@@ -121,7 +121,7 @@ def test_two_processes_go_on_where_one_stopped_and_end_with_the_weights_of_one(c
 
 @pytest.fixture(params=["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def compiled(request, monkeypatch):
-    """As `accelerate launch --dynamo_backend eager`, which puts `_orig_mod.` before names; eager without its seconds."""
+    """As `accelerate launch --dynamo_backend eager`, which puts `_orig_mod.` before names, eager at once."""
     if request.param == "inductor" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         pytest.skip("inductor needs a C++ compiler, which is not on PATH")
     AcceleratorState._reset_state(reset_partial_state=True)
