@@ -21,7 +21,6 @@ from accelerate.utils import DistributedType, DynamoBackend, broadcast_object_li
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset, default_collate
@@ -106,7 +105,7 @@ class TrainingRun(ABC):
         self.reports: list[tuple[int, float, Tensor, Sequence[Any]]] = []
         half = self.accelerator.mixed_precision in {"fp16", "bf16"}
         self.monitor = StepMonitor(self.accelerator.device, is_half=half) if config.tracker else None
-        self.gradient_norm: Tensor | None = None
+        self.gradient_norm: Any = None
         self.profiler: torch.profiler.profile | None = None
         self.progress = Progress()
         self.loader: BatchLoader | None = None
@@ -263,7 +262,7 @@ class TrainingRun(ABC):
         elif self.monitor:
             self.accelerator.unscale_gradients()
             self.gradient_norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-        if isinstance(self.gradient_norm, DTensor):  # in shards
+        if hasattr(self.gradient_norm, "full_tensor"):  # in shards
             self.gradient_norm = self.gradient_norm.full_tensor()
 
     def row_name(self, row: Any) -> str:
@@ -350,6 +349,7 @@ class TrainingRun(ABC):
 
         with ExitStack() as stack:
             if self.monitor:
+                self.monitor.restart()
                 stack.callback(self.monitor.close)
             if self.config.profile:
                 steps = torch.profiler.schedule(**PROFILED_STEPS)
