@@ -120,7 +120,7 @@ def train_in_process(rank: int, processes: int, folder: str) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(processes)}
     dist.init_process_group("gloo", init_method=f"file://{folder}/store{processes}", rank=rank, world_size=processes)
     _, aim = make_pair(**SMALL)
-    model = torch.nn.parallel.DistributedDataParallel(aim.train(), find_unused_parameters=True)
+    model = torch.nn.parallel.DistributedDataParallel(aim.train())
     step = training_step(model, make_clips(BATCH_SIZE, aim.config))
     step()
     dist.barrier()
