@@ -21,6 +21,7 @@ from accelerate.utils import DistributedType, DynamoBackend, broadcast_object_li
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset, default_collate
@@ -262,7 +263,7 @@ class TrainingRun(ABC):
         elif self.monitor:
             self.accelerator.unscale_gradients()
             self.gradient_norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-        if hasattr(self.gradient_norm, "full_tensor"):  # in shards
+        if isinstance(self.gradient_norm, DTensor):  # in shards
             self.gradient_norm = self.gradient_norm.full_tensor()
 
     def row_name(self, row: Any) -> str:

@@ -221,9 +221,9 @@ class CrossAttentionTraining(TrainingRun):
             self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, rows)
+            self.finish_step(loss, rows.tolist())
 
-    def row_name(self, row: Any) -> str:
+    def row_name(self, row: int) -> str:
         """The clips of a triplet."""
         ids = list(self.clips.ids)
         return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"

@@ -130,9 +130,9 @@ class FinetuneVLM(TrainingRun):
             self.clip_gradients(self.weights)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, part)
+            self.finish_step(loss, part.tolist())
 
-    def row_name(self, row: Any) -> str:
+    def row_name(self, row: int) -> str:
         """The query of a triplet: its text, or its clip with the text."""
         query, second, *_ = self.source.triplets[row]
         return f"{query} + {second}" if self.config.train_on == "clips" else query

@@ -154,9 +154,9 @@ class Stage2(TrainingRun):
             self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, part)
+            self.finish_step(loss, part.tolist())
 
-    def row_name(self, row: Any) -> str:
+    def row_name(self, row: int) -> str:
         """The clips of a triplet."""
         ids = list(self.source.clips)
         return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"

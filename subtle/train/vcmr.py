@@ -205,7 +205,7 @@ class VCMR(TrainingRun):
             self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, rows)
+            self.finish_step(loss, rows.tolist())
 
     def row_name(self, row: int) -> str:
         """The query of a moment."""

@@ -89,20 +89,10 @@ READERS = {
     "fig": ("charades_fig_test.jsonl", FIG, as_lines, fig_release.read_release),
     "comp": ("x.json", COMP, json.dumps, comp_release.read_release),
     "activitynet": ("val_1.json", ACTIVITYNET, json.dumps, read_activitynet_captions),
-    "youcook2": (
-        "youcookii_annotations.json",
-        YOUCOOK2,
-        json.dumps,
-        partial(read_youcook2, subset="training"),
-    ),
+    "youcook2": ("youcookii_annotations.json", YOUCOOK2, json.dumps, partial(read_youcook2, subset="training")),
     "didemo": ("val_data.json", DIDEMO, json.dumps, read_didemo),
     "finegym": ("finegym_annotation_info_v1.1.json", FINEGYM, json.dumps, read_gym),
-    "finediving": (
-        "fine.pkl",
-        FINEDIVING,
-        pickle.dumps,
-        partial(read_finediving, descriptions={"103b": "dive"}),
-    ),
+    "finediving": ("fine.pkl", FINEDIVING, pickle.dumps, partial(read_finediving, descriptions={"103b": "dive"})),
     "charades": ("charades_sta_test.txt", CHARADES, str, partial(read_charades_sta, durations={"AAAA": 9.0})),
     "durations": ("Charades_v1_test.csv", DURATIONS, str, lambda path: [read_durations(path)]),
     "tfcovr train": ("train.csv", TRAIN, as_csv, partial(read_tfcovr, "test")),
@@ -298,11 +288,7 @@ def test_a_table_of_durations_keeps_its_readable_rows(tmp_path):
     ]
     path.write_text("\n".join(rows))
     assert read_durations(path) == {"AAAA": 30.5, "EEEE": 9.0}
-    for content, message in (
-        (b"id,length\nA,x\n", "line 2: 'x' is not"),
-        (b"id\n", "lacks"),
-        (b"\xff", "UTF-8"),
-    ):
+    for content, message in ((b"id,length\nA,x\n", "line 2: 'x' is not"), (b"id\n", "lacks"), (b"\xff", "UTF-8")):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"Charades_v1_test\.csv .*{message}"):
             read_durations(path)
@@ -324,12 +310,7 @@ def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
         (rejection.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", rejection.reason)[1])
         for rejection in rejections
     ]
-    assert found == [
-        ("unreadable row", "3"),
-        ("unreadable row", "4"),
-        ("unreadable row", "5"),
-        ("unknown label", "8"),
-    ]
+    assert found == [("unreadable row", "3"), ("unreadable row", "4"), ("unreadable row", "5"), ("unknown label", "8")]
 
 
 def test_a_quote_that_is_never_closed_names_its_row(tmp_path):

@@ -82,10 +82,7 @@ def numbers_once():
 
 
 def test_a_prepared_name_opens_in_a_process_that_imports_only_datasets(numbers, tmp_path):
-    assert {config: len(splits["train"]) for config, splits in prepare(numbers).items()} == {
-        "mini": 3,
-        "mini-clips": 3,
-    }
+    assert {config: len(splits["train"]) for config, splits in prepare(numbers).items()} == {"mini": 3, "mini-clips": 3}
     datasets.load_dataset(numbers, "other", count=7)
     datasets.load_dataset(numbers, "mini", count=9)
     datasets.load_dataset(numbers, "other")

@@ -104,11 +104,7 @@ def test_the_card_has_counts_configurations_provenance_and_rejections(tmp_path, 
 def test_values_of_the_card_cannot_leave_their_line_or_carry_markup(tmp_path, card):
     provenance = {"a\n# key": "[x](http://evil) `b` | c\n* next & <!-- end of counts -->", "b": "max_iou"}
     folder = write_folder(
-        CONFIGURATIONS,
-        tmp_path / "out",
-        card=card,
-        provenance=provenance,
-        rejections=[Rejection("a\n# b: c", "r")],
+        CONFIGURATIONS, tmp_path / "out", card=card, provenance=provenance, rejections=[Rejection("a\n# b: c", "r")]
     )
     body = (folder / "README.md").read_text()
     assert "* a # key: \\[x\\](http://evil) \\`b\\` \\| c \\* next &amp; &lt;!-- end of counts -->\n" in body
@@ -140,11 +136,7 @@ def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_p
     opened = datasets.load_dataset(str(folder), split="train")
     assert isinstance(opened.features["video"], datasets.Video)
     stored = opened.cast_column("video", datasets.Video(decode=False))["video"]
-    assert list(stored[:3]) == [
-        {"bytes": b"file", "path": "x.mp4"},
-        {"bytes": b"bytes", "path": "y.mp4"},
-        None,
-    ]
+    assert list(stored[:3]) == [{"bytes": b"file", "path": "x.mp4"}, {"bytes": b"bytes", "path": "y.mp4"}, None]
     assert len(stored) == 15
     files = sorted((folder / "own").iterdir())
     assert [pq.read_metadata(path).num_rows for path in files] == [3, 4, 4, 4], "four workers read videos"
@@ -198,10 +190,7 @@ def test_published_rejections_name_files_without_their_folders(tmp_path, card):
         "bad: https://host/a/b and 3 m/s",
     ]
     folder = write_folder(
-        CONFIGURATIONS,
-        tmp_path / "out",
-        card=card,
-        rejections=[Rejection(reason, "raw") for reason in reasons],
+        CONFIGURATIONS, tmp_path / "out", card=card, rejections=[Rejection(reason, "raw") for reason in reasons]
     )
     assert pq.read_table(folder / "rejections.parquet")["reason"].to_pylist() == [
         "no text: row 3 of train.csv, id 'a/b'",

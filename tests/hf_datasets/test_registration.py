@@ -161,8 +161,7 @@ def test_the_command_renders_and_refuses_numbers_below_one(tmp_path, monkeypatch
     command = ["hf_datasets", "render", "--root", str(tmp_path), *sizes]
     planned = {}
     monkeypatch.setattr(
-        "hf_datasets.miniature.prepare_miniature",
-        lambda root, **given: planned.update(given) or Path(root, "drawn"),
+        "hf_datasets.miniature.prepare_miniature", lambda root, **given: planned.update(given) or Path(root, "drawn")
     )
     monkeypatch.setattr(sys, "argv", [*command, "4"])
     assert main() == 0

@@ -10,20 +10,7 @@ from hf_datasets.spreadsheets import as_csv
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "=1+1",
-        "+1",
-        "-1",
-        "@SUM(A1)",
-        "\t=1",
-        "\r=1",
-        "\n=1",
-        "  =1",
-        "=cmd|' /C calc'!A0",
-        "\uff1d1",
-        '="a,b"',
-    ],
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "=cmd|' /C calc'!A0", "\uff1d1", '="a,b"']
 )
 def test_a_cell_or_a_name_that_begins_as_a_formula_does_gets_an_apostrophe(text):
     table = pl.DataFrame({"name": [text, "plain", None], "kind": pl.Series([text] * 3, dtype=pl.Categorical)})

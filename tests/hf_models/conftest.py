@@ -7,22 +7,7 @@ from hf_models import AIMVideoProcessor, TFCoVRProcessor
 
 collect_ignore_glob = ["peer_*.py"]
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "show",
-    "with",
-    "two",
-    "and",
-    "a",
-    "half",
-    "turns",
-    "2",
-    ".",
-]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", "with", "two", "and", "a", "half", "turns", "2", "."]
 
 
 @pytest.fixture

@@ -206,18 +206,7 @@ def outcomes_of(package, folder):
     (root / "tests" / "__init__.py").touch()
     for name in SUITES[package] + MODULES:
         shutil.copy(Path(__file__).with_name(name), root / "tests")
-    run = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        ".",
-        "-q",
-        "--tb=short",
-        "--no-summary",
-    ]
+    run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-q", "--tb=short", "--no-summary"]
     run += ["-W", "ignore", "-p", "no:cacheprovider", "--junitxml=results.xml"]
     run += [f"tests/{name}" for name in SUITES[package]]
     subprocess.run(run, cwd=root, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1"})
@@ -295,8 +284,7 @@ def test_every_skip_is_explained_and_every_explanation_needed(results):
 
 
 @pytest.mark.parametrize(
-    "tester",
-    [name for name, (suite, _) in TESTERS.items() if suite == "ModelTesterMixin, ConfigTester"],
+    "tester", [name for name, (suite, _) in TESTERS.items() if suite == "ModelTesterMixin, ConfigTester"]
 )
 def test_eager_attention_and_sdpa_are_compared_in_all_types_and_a_wrong_one_is_noticed(results, tester):
     passed = {name for name, (outcome, _) in results.items() if outcome == "passed"}

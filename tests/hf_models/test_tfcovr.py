@@ -25,13 +25,7 @@ from transformers import (
     VideoMAEConfig,
 )
 
-from hf_models import (
-    AIMConfig,
-    AIMForVideoClassification,
-    AIMModel,
-    TFCoVRConfig,
-    TFCoVRForComposedRetrieval,
-)
+from hf_models import AIMConfig, AIMForVideoClassification, AIMModel, TFCoVRConfig, TFCoVRForComposedRetrieval
 from hf_models.tfcovr.fusion import GatedFusion
 
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -63,19 +57,9 @@ def make_model(**config):
 def blip2():
     vision = {**SMALL, **IMAGE}
     qformer = {**SMALL, "vocab_size": 20, "encoder_hidden_size": 16, "use_qformer_text_input": True}
-    opt = {
-        "model_type": "opt",
-        "vocab_size": 20,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-    }
+    opt = {"model_type": "opt", "vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     return Blip2Config(
-        vision_config=vision,
-        qformer_config=qformer,
-        text_config=opt,
-        num_query_tokens=3,
-        image_text_hidden_size=10,
+        vision_config=vision, qformer_config=qformer, text_config=opt, num_query_tokens=3, image_text_hidden_size=10
     )
 
 
@@ -89,11 +73,7 @@ def test_the_paper_perceptron_has_two_hidden_relu_layers_on_the_concatenation():
     layers = make_model(fusion_hidden_dim=8).fusion.layers
     kinds = [type(layer).__name__ for layer in layers]
     assert kinds == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
-    assert [layer.weight.shape for layer in layers if isinstance(layer, torch.nn.Linear)] == [
-        (8, 32),
-        (8, 8),
-        (16, 8),
-    ]
+    assert [layer.weight.shape for layer in layers if isinstance(layer, torch.nn.Linear)] == [(8, 32), (8, 8), (16, 8)]
 
 
 def test_the_gated_query_equals_its_formula():
@@ -260,10 +240,7 @@ def test_encoders_come_from_the_models_that_contain_them(tmp_path):
     expected = clip.eval().get_text_features(TOKENS, MASK).pooler_output
     torch.testing.assert_close(model.encode_text(TOKENS, MASK), expected)
     frames = TFCoVRForComposedRetrieval.from_vision_text_pretrained(
-        tmp_path / "clip",
-        tmp_path / "clip",
-        vision_model_class="CLIPVisionModelWithProjection",
-        fusion="average",
+        tmp_path / "clip", tmp_path / "clip", vision_model_class="CLIPVisionModelWithProjection", fusion="average"
     )
     expected = torch.stack([clip.get_image_features(CLIPS[:, t]).pooler_output for t in range(4)]).mean(0)
     torch.testing.assert_close(frames.encode_video(CLIPS), expected)
@@ -293,10 +270,7 @@ def test_an_encoder_with_missing_weights_is_refused(tmp_path):
     [
         ({"fusion": "sum"}, "sum"),
         ({"fusion": "gated", "projection_dim": 8}, "projection_dim must be its size 16, not 8"),
-        (
-            {"fusion": "average", "text_config": clip_text()},
-            "video embeddings have 16 and text embeddings 12",
-        ),
+        ({"fusion": "average", "text_config": clip_text()}, "video embeddings have 16 and text embeddings 12"),
         ({"project_targets": False, "projection_dim": 8}, "project_targets=False needs projection_dim 16"),
         ({"project_text": False, "projection_dim": 8}, "project_text=False needs text embeddings of size 8"),
         ({"temperature": 0.0}, "temperature must be positive"),
@@ -313,10 +287,7 @@ def test_a_configuration_that_does_not_fit_is_refused(config, message):
     ("inputs", "message"),
     [
         ({}, "a query needs a video"),
-        (
-            {"pixel_values": CLIPS, "video_embeds": torch.ones(2, 16)},
-            "one of pixel_values and video_embeds, not both",
-        ),
+        ({"pixel_values": CLIPS, "video_embeds": torch.ones(2, 16)}, "one of pixel_values and video_embeds, not both"),
         ({"pixel_values": CLIPS[0]}, "pixel_values must be"),
     ],
 )

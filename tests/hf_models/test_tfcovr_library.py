@@ -33,10 +33,7 @@ CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 def make_model(**config):
     torch.manual_seed(0)
-    encoders = {
-        "vision_config": AIMConfig(num_frames=4, **TOWER),
-        "text_config": BertConfig(vocab_size=20, **SMALL),
-    }
+    encoders = {"vision_config": AIMConfig(num_frames=4, **TOWER), "text_config": BertConfig(vocab_size=20, **SMALL)}
     return TFCoVRForComposedRetrieval(TFCoVRConfig(**encoders, fusion_hidden_dim=8, **config)).eval()
 
 
@@ -90,10 +87,7 @@ def test_a_loss_comes_on_request_with_labels_and_in_training():
 def test_a_tuple_holds_what_the_output_does():
     model = make_model()
     output = model(CLIPS, TOKENS, None, CLIPS, return_loss=True)
-    for plain in (
-        model(CLIPS, TOKENS, None, CLIPS, return_loss=True, return_dict=False),
-        output.to_tuple(),
-    ):
+    for plain in (model(CLIPS, TOKENS, None, CLIPS, return_loss=True, return_dict=False), output.to_tuple()):
         assert isinstance(plain, tuple)
         torch.testing.assert_close(
             plain, (output.loss, output.logits_per_query, output.query_embeds, output.target_embeds)

@@ -20,10 +20,7 @@ def small_disk(tmp_path):
     folder = tmp_path / "small-disk"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder], capture_output=True, text=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")

@@ -108,9 +108,7 @@ def small(tiny, tmp_path_factory):
     encoder, load = models.load_again(opened.active, "cpu"), models.load_encoder
     with pytest.MonkeyPatch.context() as patch:  # loading it takes longer than all else
         patch.setattr(
-            models,
-            "load_encoder",
-            lambda name, *rest, **o: encoder if name == config.model else load(name, *rest, **o),
+            models, "load_encoder", lambda name, *rest, **o: encoder if name == config.model else load(name, *rest, **o)
         )
         yield config, tables, encoder
 

@@ -40,10 +40,7 @@ from tests.hostile.outcomes import (
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 KILLS, SEED = (int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "7"), ("KILL_SEED", "0")))
-VIDEOS, EVENTS = (
-    20,
-    ("A man lifts a heavy bar.", "He throws the bar on the floor.", "He drinks a glass of water."),
-)
+VIDEOS, EVENTS = (20, ("A man lifts a heavy bar.", "He throws the bar on the floor.", "He drinks a glass of water."))
 INDEXED_VIDEOS = 39
 FIG_ANSWERS = {
     "You see one image": "Background: a kitchen\nObjects Attributes: a red shirt\nDesc: A person in a kitchen.",
@@ -101,10 +98,7 @@ def comp_captions(tmp_path_factory):
     spans = [[0, 10], [12, 20], [22, 38]]
     one = {"duration": 40, "timestamps": spans}
     videos = {
-        f"v_{number}": {
-            **one,
-            "sentences": [sentence.replace("heavy", f"{number} kg") for sentence in EVENTS],
-        }
+        f"v_{number}": {**one, "sentences": [sentence.replace("heavy", f"{number} kg") for sentence in EVENTS]}
         for number in range(VIDEOS)
     }
     (folder / "train.json").write_text(json.dumps(videos))
@@ -119,13 +113,7 @@ def fig_moments(tmp_path_factory):
     write_videos(folder / "videos")
     keys = ("video", "time", "desc_id", "cog_desc", "duration")
     rows = [
-        (
-            "aaaaa",
-            [float(number % 7), number % 7 + 3.0],
-            number,
-            f"a person opens the brown bag {number}.",
-            12.0,
-        )
+        ("aaaaa", [float(number % 7), number % 7 + 3.0], number, f"a person opens the brown bag {number}.", 12.0)
         for number in range(1, VIDEOS)
     ]
     lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
@@ -162,12 +150,7 @@ def trainings(tiny, embedded, tiny_comp, moment_features):
     stage1 = {"dataset": tiny["dataset"], "base": clip, "num_frames": 4, "epochs": 8, "batch_size": 4}
     stage2 = {**tiny, "embeddings": embedded, "projection_dim": 16, "fusion_hidden_dim": 32, "epochs": 40}
     vidclip = {**tiny_comp, "num_frames": 4, "epochs": 10, "batch_size": 8, "warmup_steps": 2}
-    vcmr = {
-        "dataset": moment_features,
-        "features": moment_features / "features",
-        "min_clips": 1,
-        "max_clips": 4,
-    }
+    vcmr = {"dataset": moment_features, "features": moment_features / "features", "min_clips": 1, "max_clips": 4}
     vcmr |= {"max_video_clips": 12, "nms_threshold": 0.5, "epochs": 12, "batch_size": 50}
     options = {
         "stage1": stage1 | {"num_workers": 1, "checkpoint_steps": 3},
@@ -199,12 +182,7 @@ def encodings(tiny, moments):
     pool = {"num_workers": 1, "device": "cpu"}
     embed = {**tiny, **pool, "batch_size": 4, "shard_size": 4, "cache_dir": "frames"}
     clip = Path(tiny["vision_model"]).parent / "clip"
-    seconds = {
-        "dataset": moments,
-        "vision_model": clip,
-        "text_model": tiny["text_model"],
-        "clip_seconds": 0.25,
-    }
+    seconds = {"dataset": moments, "vision_model": clip, "text_model": tiny["text_model"], "clip_seconds": 0.25}
     of_moments = {**seconds, **pool, "shard_size": 1, "batch_size": 1}
     return {
         "embed_clips": recipe("embed_clips", lambda folder: embed, embeddings, tolerance=1e-5),
@@ -320,10 +298,7 @@ def measurements(tiny, embedded, tiny_comp, moment_features, tmp_path_factory):
 
     def job(name):
         return recipe(
-            name,
-            lambda out: {"compare": "true", "runs_dir": out / "runs", **options[name]},
-            measured,
-            tolerance=1e-5,
+            name, lambda out: {"compare": "true", "runs_dir": out / "runs", **options[name]}, measured, tolerance=1e-5
         )
 
     rows = {"models": [clip], "ways": ["average", "text"], "batch_size": 2, "shard_size": 2, **every}

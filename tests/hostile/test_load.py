@@ -54,12 +54,7 @@ def data(tiny, tmp_path):
             path.write_text("no video")
         elif not name.endswith("absent"):
             path.hardlink_to(tmp_path / f"{number % DISTINCT}.mp4")
-        clip = dict.fromkeys(CLIP_FEATURES) | {
-            "clip_id": name,
-            "video": str(path),
-            "label": "red",
-            "split": "test",
-        }
+        clip = dict.fromkeys(CLIP_FEATURES) | {"clip_id": name, "video": str(path), "label": "red", "split": "test"}
         clips.append(clip)
     Dataset.from_list(clips, CLIP_FEATURES).to_parquet(folder / "mini-clips" / "test.parquet")
     (folder / "mini").mkdir()
@@ -115,10 +110,7 @@ def test_a_thousand_videos_of_which_200_are_bad_are_encoded_and_named(
     assert found.keys() == expected.keys()
     assert len(found) == VIDEOS - sum(BAD.values())
     torch.testing.assert_close(
-        torch.stack([found[name] for name in expected]),
-        torch.stack(list(expected.values())),
-        rtol=1e-5,
-        atol=1e-5,
+        torch.stack([found[name] for name in expected]), torch.stack(list(expected.values())), rtol=1e-5, atol=1e-5
     )
     assert len({tuple(row.tolist()) for row in expected.values()}) >= DISTINCT
     assert len(used) == VIDEOS

@@ -31,12 +31,7 @@ def test_accuracies_equal_a_plain_count():
 # VideoComp, main results: accuracies per type in percent and the column "All".
 @pytest.mark.parametrize(
     ("per_type", "product"),
-    [
-        ((65.4, 73.1, 65.3), 31.2),
-        ((68.2, 75.4, 68.0), 35.0),
-        ((60.0, 72.7, 62.6), 27.3),
-        ((70.4, 84.2, 74.1), 43.9),
-    ],
+    [((65.4, 73.1, 65.3), 31.2), ((68.2, 75.4, 68.0), 35.0), ((60.0, 72.7, 62.6), 27.3), ((70.4, 84.2, 74.1), 43.9)],
 )
 def test_the_product_equals_the_one_in_the_paper(per_type, product):
     rows, types = [], []

@@ -171,20 +171,10 @@ MAP = [
     {
         "predictions": [[1, 2, 3], [4, 5]],
         "references": [[1], [5, 4]],
-        "options": {
-            "k": [1, 5],
-            "exclude": [7, 8],
-            "recall": True,
-            "per_query": True,
-            "empty": "skip",
-        },
+        "options": {"k": [1, 5], "exclude": [7, 8], "recall": True, "per_query": True, "empty": "skip"},
     },
     {"predictions": [["a", "b"], ["c"]], "references": [["b"], ["c"]], "options": {"k": 1}},
-    {
-        "predictions": [[1], [2]],
-        "references": [[1], [1]],
-        "options": {"protocol": "standard", "confidence": None},
-    },
+    {"predictions": [[1], [2]], "references": [[1], [1]], "options": {"protocol": "standard", "confidence": None}},
 ]
 ACCURACY = [
     {
@@ -218,10 +208,7 @@ RECALL = [
             {"video_id": ["a", "b"], "start": [0.0, 2.0], "end": [4.0, 6.0]},
             {"video_id": ["c"], "start": [0.0], "end": [5.0]},
         ],
-        "references": [
-            {"video_id": "b", "spans": [[2.0, 7.0]]},
-            {"video_id": "c", "spans": [[0.0, 5.0], [1, 2]]},
-        ],
+        "references": [{"video_id": "b", "spans": [[2.0, 7.0]]}, {"video_id": "c", "spans": [[0.0, 5.0], [1, 2]]}],
         "options": {
             "task": "vcmr",
             "k": [1, 5],

@@ -33,13 +33,7 @@ GOLDEN = (
 def python(*arguments, home, cwd, **environment):
     variables = {**os.environ, "HF_HOME": str(home), **environment}
     return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [sys.executable, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -159,8 +153,7 @@ def test_an_unknown_name_on_the_command_line_is_explained(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "variables",
-    [{"HF_HOME": "~/y"}, {"HF_HOME": "/y", "HF_MODULES_CACHE": "/x/modules"}, {"XDG_CACHE_HOME": "/z"}, {}],
+    "variables", [{"HF_HOME": "~/y"}, {"HF_HOME": "/y", "HF_MODULES_CACHE": "/x/modules"}, {"XDG_CACHE_HOME": "/z"}, {}]
 )
 def test_the_modules_folder_is_the_one_evaluate_uses(variables, monkeypatch):
     for name in ("HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"):

@@ -85,12 +85,7 @@ def test_lists_arrays_strings_and_tensors_give_the_same_results():
         [[str(item) for item in row] for row in references],
     )
     expected = mean_average_precision(matrix.tolist(), references)
-    for predictions in (
-        matrix,
-        matrix.astype(np.int32),
-        torch.tensor(matrix),
-        [tuple(row) for row in matrix.tolist()],
-    ):
+    for predictions in (matrix, matrix.astype(np.int32), torch.tensor(matrix), [tuple(row) for row in matrix.tolist()]):
         assert mean_average_precision(predictions, references) == expected
     assert mean_average_precision(*as_text) == expected
     huge = mean_average_precision(matrix * 2**50 - 7, [[item * 2**50 - 7 for item in row] for row in references])
@@ -151,12 +146,7 @@ BAD_INPUT = {
     "a truth value": ([[2, True]], [[1]], {}, r"predictions\[0\] holds True"),
     "mixed kinds in a ranking": ([[1, "a"]], [[1]], {}, "holds 'a' but other ids look like 1"),
     "mixed kinds over queries": ([["a"], [1]], [["a"], ["b"]], {}, r"predictions\[1\] holds 1"),
-    "mixed kinds of ranking and reference": (
-        [[1]],
-        [["1"]],
-        {},
-        "predictions hold integers, references hold strings",
-    ),
+    "mixed kinds of ranking and reference": ([[1]], [["1"]], {}, "predictions hold integers, references hold strings"),
     "ids without lists": ([1, 2], [[1], [2]], {}, r"predictions\[0\] must be a list"),
     "a string for a ranking": (["ab"], [["a"]], {}, r"predictions\[0\] must be a list"),
     "an unordered ranking": ([{1, 2}], [[1]], {}, r"predictions\[0\] must be a list"),

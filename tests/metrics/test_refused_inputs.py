@@ -32,11 +32,7 @@ def recalls(prediction=ONE, reference=TRUE, **options):
 
 
 def submits(change, **changes):
-    submission = {
-        "video2idx": TWO_VIDEOS,
-        "VCMR": [{"desc_id": 1, "predictions": [[0, 0, 4, 0.9]]}],
-        **change,
-    }
+    submission = {"video2idx": TWO_VIDEOS, "VCMR": [{"desc_id": 1, "predictions": [[0, 0, 4, 0.9]]}], **change}
     base = {"ground_truth": [ROW], "task": "vcmr"} | changes
     return read_tvr_submission, (submission, base["ground_truth"], base["task"]), {}
 
@@ -67,10 +63,7 @@ MALFORMED = {
     "a text of excluded ids": (maps([["a"]], [["a"]], exclude="b"), "exclude must be a list"),
     "excluded ids in a table": (maps([[1]], exclude=np.array([[2]])), "exclude must hold one id per query"),
     "a run without signature": (compares(signature=None), "different protocols"),
-    "a run of ragged results": (
-        compares(per_query={"a": [1.0], "b": [1.0, 2.0]}),
-        "'b' of a holds 2 results",
-    ),
+    "a run of ragged results": (compares(per_query={"a": [1.0], "b": [1.0, 2.0]}), "'b' of a holds 2 results"),
     "a run of words": (compares(per_query={"a": ["1"]}), "'a' of a holds '1' for query 0"),
     "fewer than one permutation": ((compare, (RUN, RUN), {"permutations": -5}), "permutations must be"),
     "a similarity that is true": (accuracies([{"positive": np.True_, "negative": 0}]), r"predictions\[0\]"),
@@ -82,14 +75,8 @@ MALFORMED = {
         accuracies([{"positive": 10**400, "negative": 0.0}]),
         r"predictions\[0\] has positive",
     ),
-    "an answer key in a list": (
-        accuracies(["1"], [{"disruption_type": "multi", "answer": ["1"]}]),
-        r"references\[0\]",
-    ),
-    "types in one text": (
-        accuracies([{"positive": 1, "negative": 0}], ["m"], types="multi"),
-        "types must be a list",
-    ),
+    "an answer key in a list": (accuracies(["1"], [{"disruption_type": "multi", "answer": ["1"]}]), r"references\[0\]"),
+    "types in one text": (accuracies([{"positive": 1, "negative": 0}], ["m"], types="multi"), "types must be a list"),
     "types of other kinds": (accuracies([{"positive": 1, "negative": 0}], types=[None]), "types must be"),
     "a second of 400 digits": (recalls({**ONE, "end": [10**400]}), r"'end' of predictions\[0\] holds"),
     "a second that is true": (recalls({**ONE, "end": [True]}), r"'end' of predictions\[0\] holds True"),
@@ -110,17 +97,11 @@ MALFORMED = {
     "one index for two videos": (submits({"video2idx": {"v": 0, "w": 0}}), "'w' the index 0 of 'v'"),
     "an answer that is no record": (submits({"VCMR": [7]}), r"submission\['VCMR'\]\[0\]"),
     "a query in a list": (submits({"VCMR": [{"desc_id": [1], "predictions": []}]}), r"\[0\] has the desc_id"),
-    "predictions without length": (
-        submits({"VCMR": [{"desc_id": 1, "predictions": 5}]}),
-        "of query 1 must be",
-    ),
+    "predictions without length": (submits({"VCMR": [{"desc_id": 1, "predictions": 5}]}), "of query 1 must be"),
     "a prediction of text": (answers(["0", 0, 4, 1]), "query 1 holds '0' in the prediction at place 0"),
     "an infinite video index": (answers([math.inf, 0, 4, 1]), "query 1 holds the video index inf at place 0"),
     "a ground truth without name": (submits({}, ground_truth=[{"desc_id": 1}]), r"ground_truth\[0\]"),
-    "a ground truth that repeats a query": (
-        submits({}, ground_truth=[ROW, ROW]),
-        r"ground_truth\[1\] repeats query 1",
-    ),
+    "a ground truth that repeats a query": (submits({}, ground_truth=[ROW, ROW]), r"ground_truth\[1\] repeats query 1"),
 }
 
 

@@ -115,11 +115,7 @@ def test_two_of_four_annotators_must_agree_and_one_of_three():
 
 
 def test_miou_mrr_and_median_rank_equal_values_computed_by_hand():
-    predictions = [
-        one(["v", "v"], [(0, 4), (0, 9)]),
-        one(["w", "v"], [(0, 10), (0, 10)]),
-        one(["w"], [(0, 10)]),
-    ]
+    predictions = [one(["v", "v"], [(0, 4), (0, 9)]), one(["w", "v"], [(0, 10), (0, 10)]), one(["w"], [(0, 10)])]
     extra = ["miou", "mrr", "median_rank"]
     result = moment_retrieval_recall(predictions, [TRUE] * 3, extra=extra, iou=0.5, k=1)
     assert result["vcmr_miou@1"] == pytest.approx(0.4 / 3)
@@ -169,28 +165,13 @@ BAD_INPUT = {
     "an unknown task": ([one(["v"], [(0, 1)])], [TRUE], {"task": "mr"}, "task must be one of"),
     "different lengths": ([one(["v"], [(0, 1)])], [TRUE, TRUE], {}, "1 predictions but 2 references"),
     "no query": ([], [], {}, "no query"),
-    "a reversed prediction": (
-        [one([], []), one(["v"], [(5, 1)])],
-        [TRUE] * 2,
-        {},
-        r"predictions\[1\].*\[5, 1\]",
-    ),
-    "a reversed reference": (
-        [one(["v"], [(0, 1)])],
-        [{"video_id": "v", "spans": [[5, 1]]}],
-        {},
-        r"references\[0\]",
-    ),
+    "a reversed prediction": ([one([], []), one(["v"], [(5, 1)])], [TRUE] * 2, {}, r"predictions\[1\].*\[5, 1\]"),
+    "a reversed reference": ([one(["v"], [(0, 1)])], [{"video_id": "v", "spans": [[5, 1]]}], {}, r"references\[0\]"),
     "NaN": ([one(["v"], [(0, float("nan"))])], [TRUE], {}, r"predictions\[0\].*nan"),
     "an infinite span": ([one(["v"], [(0, float("inf"))])], [TRUE], {}, r"predictions\[0\].*inf"),
     "None for a second": ([one(["v"], [(0, None)])], [TRUE], {}, r"'end' of predictions\[0\] holds None"),
     "text for a second": ([one(["v"], [("0", 1)])], [TRUE], {}, r"'start' of predictions\[0\] holds '0'"),
-    "ragged lists": (
-        [{"video_id": ["v", "w"], "start": [0], "end": [1, 2]}],
-        [TRUE],
-        {},
-        r"predictions\[0\] has 2",
-    ),
+    "ragged lists": ([{"video_id": ["v", "w"], "start": [0], "end": [1, 2]}], [TRUE], {}, r"predictions\[0\] has 2"),
     "arrays of different shape": (
         {"video_id": np.ones((1, 2), int), "start": np.ones((1, 3)), "end": np.ones((1, 2))},
         [{"video_id": 1, "spans": [[0, 1]]}],
@@ -201,18 +182,8 @@ BAD_INPUT = {
     "a list for a record": ([["v", 0, 1]], [TRUE], {}, r"predictions\[0\]"),
     "a reference that is missing": ([one(["v"], [(0, 1)])], [None], {}, r"references\[0\]"),
     "no span": ([one(["v"], [(0, 1)])], [{"video_id": "v", "spans": []}], {}, r"references\[0\]"),
-    "a span of three": (
-        [one(["v"], [(0, 1)])],
-        [{"video_id": "v", "spans": [[0, 1, 2]]}],
-        {},
-        r"references\[0\]",
-    ),
-    "mixed kinds of id": (
-        [one([3], [(0, 1)])],
-        [TRUE],
-        {},
-        "predictions hold integers, references hold strings",
-    ),
+    "a span of three": ([one(["v"], [(0, 1)])], [{"video_id": "v", "spans": [[0, 1, 2]]}], {}, r"references\[0\]"),
+    "mixed kinds of id": ([one([3], [(0, 1)])], [TRUE], {}, "predictions hold integers, references hold strings"),
     "k beyond the cut": ([one(["v"], [(0, 1)])], [TRUE], {"k": 200}, "raise max_predictions"),
     "an IoU of zero": ([one(["v"], [(0, 1)])], [TRUE], {"iou": 0.0}, "thresholds in"),
     "an unknown extra": ([one(["v"], [(0, 1)])], [TRUE], {"extra": ["map"]}, "extra must be"),

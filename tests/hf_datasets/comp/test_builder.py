@@ -108,9 +108,7 @@ def test_a_replaced_action_is_another_action_of_its_place_and_nothing_else_chang
     rows = mini["train"].filter(lambda row: row["disruption_type"] == "action_replace")
     for row in rows:
         pairs = zip(
-            re.split(r"(?<=\.) ", row["positive_text"]),
-            re.split(r"(?<=\.) ", row["negative_text"]),
-            strict=True,
+            re.split(r"(?<=\.) ", row["positive_text"]), re.split(r"(?<=\.) ", row["negative_text"]), strict=True
         )
         changed = [pair for pair in pairs if pair[0] != pair[1]]
         assert len(changed) == 1
@@ -312,11 +310,7 @@ def test_a_folder_written_by_the_recipe_or_from_a_dataset_is_opened_with_its_vid
 
 def test_the_single_actions_are_a_dataset_of_short_clips(rendered):
     clips = load_dataset("youcook2_comp", "mini-clips", data_dir=str(rendered))
-    assert {split: len(rows) for split, rows in clips.items()} == {
-        "train": 33,
-        "validation": 22,
-        "test": 22,
-    }
+    assert {split: len(rows) for split, rows in clips.items()} == {"train": 33, "validation": 22, "test": 22}
     assert all(Path(path).is_file() for path in clips["train"]["video"])
     assert all(caption.startswith("perform ") for caption in clips["train"]["caption"])
     with pytest.raises(ValueError, match="seed cannot be chosen for 'mini-clips'"):

@@ -22,12 +22,7 @@ def video(tmp_path_factory):
 def test_rows_of_one_stretch_become_one_contrast_with_levels():
     def row(kind, negative, start=0.0, positive="A. B."):
         times = {"query_start_seconds": start, "query_end_seconds": 9.0}
-        return {
-            "video": "v",
-            "disruption_type": kind,
-            "positive_text": positive,
-            "negative_text": negative,
-        } | times
+        return {"video": "v", "disruption_type": kind, "positive_text": positive, "negative_text": negative} | times
 
     rows = [row("temporal_reorder", "B. A."), row("multi", "C. A."), row("segment_mismatch", "A.", 4.0, "B.")]
     assert group(rows) == [

@@ -116,9 +116,7 @@ def test_parameters_without_effect_or_with_an_unknown_value_are_refused(miniatur
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=says):
             datasets.load_dataset(
-                "charades_fig",
-                config,
-                **({"data_dir": str(miniature)} if config != "source" else {}) | parameters,
+                "charades_fig", config, **({"data_dir": str(miniature)} if config != "source" else {}) | parameters
             )
 
 
@@ -167,11 +165,7 @@ def test_a_built_folder_is_the_source_configuration(built):
     rows = datasets.load_dataset("charades_fig", "source", data_dir=str(built), granularity="coarse")
     assert {split: one["desc_id"][:] for split, one in rows.items()} == {"train": [1], "test": [3]}
     assert rows["train"][0] == dict(
-        zip(
-            [*MOMENT_SCHEMA.names, "caption"],
-            (1, "a", 9.0, 1.0, 4.0, "A.", "A b.", None, "A."),
-            strict=True,
-        )
+        zip([*MOMENT_SCHEMA.names, "caption"], (1, "a", 9.0, 1.0, 4.0, "A.", "A b.", None, "A."), strict=True)
     )
     assert "1 rows were refused (1 x empty caption)" in rows["train"].info.description
     assert len(datasets.load_dataset(str(built))["train"]) == 2  # with all columns, as any Parquet folder

@@ -8,14 +8,7 @@ from sklearn.cluster import DBSCAN
 
 from hf_datasets.fig.clusters import NOISE, CaptionMap
 
-CAPTIONS = [
-    "A man sits.",
-    "a man sits",
-    "A man sits.",
-    "The dog runs away.",
-    "Somebody opens a red door.",
-    "unlike",
-]
+CAPTIONS = ["A man sits.", "a man sits", "A man sits.", "The dog runs away.", "Somebody opens a red door.", "unlike"]
 
 
 def test_clusters_are_those_of_dbscan_over_all_captions():

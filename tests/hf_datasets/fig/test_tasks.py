@@ -178,14 +178,7 @@ def test_the_published_files_are_read_to_the_last_row(shared, file, count, first
 
 def test_an_invalid_line_is_rejected_with_its_number(tmp_path):
     path = tmp_path / "x.jsonl"
-    good = {
-        "video": "v",
-        "time": [1, 2],
-        "desc_id": 1,
-        "duration": 9,
-        "cog_desc": "a",
-        "fig_desc_score": -1.5,
-    }
+    good = {"video": "v", "time": [1, 2], "desc_id": 1, "duration": 9, "cog_desc": "a", "fig_desc_score": -1.5}
     bad = [{**good, "time": [2, 2]}, {**good, "cog_desc": " "}, {"video": "v"}]
     path.write_text("\n".join(json.dumps(line) for line in [good, *bad]))
     read = list(read_release(path))
@@ -195,13 +188,7 @@ def test_an_invalid_line_is_rejected_with_its_number(tmp_path):
 
 def test_charades_sta_is_read_with_the_durations_of_charades(tmp_path):
     (tmp_path / "Charades_v1_test.csv").write_text("id,subject,length\n3MSZA,X,30.96\n")
-    lines = [
-        "3MSZA 24.3 30.4##person turn a light on.",
-        "3MSZA 9 2##no.",
-        "OTHER 1 2##no.",
-        "3MSZA 1 2##",
-        "junk",
-    ]
+    lines = ["3MSZA 24.3 30.4##person turn a light on.", "3MSZA 9 2##no.", "OTHER 1 2##no.", "3MSZA 1 2##", "junk"]
     (tmp_path / "charades_sta_test.txt").write_text("\n".join(lines))
     durations = read_durations(tmp_path / "Charades_v1_test.csv")
     moment, *rejected = read_charades_sta(tmp_path / "charades_sta_test.txt", durations, first_id=5)

@@ -34,11 +34,7 @@ def test_a_batch_gives_the_same_rows_in_order(cache):
         server.batch_polls = 3
         chat = batch_chat(server)
         assert list(generate(SentenceTask(), ROWS, chat, cache)) == EXPECTED
-        assert (len(server.batches), chat.meter.requests, chat.meter.prompts.keys()) == (
-            1,
-            len(ROWS),
-            {"sentence"},
-        )
+        assert (len(server.batches), chat.meter.requests, chat.meter.prompts.keys()) == (1, len(ROWS), {"sentence"})
         # A batch and single requests share the cache.
         live = OpenAIChat("m", base_url=server.url)
         assert list(generate(SentenceTask(), ROWS, live, cache)) == EXPECTED
@@ -137,10 +133,7 @@ def test_a_refused_batch_stops_with_the_servers_reason(cache):
     class Strict(ChatServer):
         def finish(self, batch):
             batch["status"] = "failed"
-            batch["errors"] = {
-                "object": "list",
-                "data": [{"code": "token_limit", "message": "too many tokens"}],
-            }
+            batch["errors"] = {"object": "list", "data": [{"code": "token_limit", "message": "too many tokens"}]}
 
     with (
         Strict(answer) as server,

@@ -104,10 +104,7 @@ def test_invalid_utf8_is_replaced_and_kept(tmp_path):
 
 
 def test_a_lone_surrogate_can_be_stored(tmp_path):
-    with (
-        ChatServer(lambda body: "a \ud800 door.") as server,
-        AnswerCache(tmp_path / "answers.sqlite") as cache,
-    ):
+    with ChatServer(lambda body: "a \ud800 door.") as server, AnswerCache(tmp_path / "answers.sqlite") as cache:
         assert outcomes_with(server, cache, rows=ROWS[:1]) == [f"{ROWS[0]} -> a ? door."]
 
 

@@ -49,11 +49,7 @@ COMPLETION = {
     "created": 1,
     "model": "m",
     "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": "A man.", "refusal": None},
-            "finish_reason": "stop",
-        }
+        {"index": 0, "message": {"role": "assistant", "content": "A man.", "refusal": None}, "finish_reason": "stop"}
     ],
     "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
 }

@@ -132,8 +132,7 @@ def test_the_request_key_depends_on_what_decides_the_answer_and_on_nothing_else(
         task.schema = schema
         parts = [{"type": "text", "text": row}, {"type": "image_url", "image_url": {"url": url}}]
         return request_key(
-            Request(task, row, [{"role": "user", "content": parts}]),
-            Replay(model, Sampling(**sampling).options()),
+            Request(task, row, [{"role": "user", "content": parts}]), Replay(model, Sampling(**sampling).options())
         )
 
     changed = [

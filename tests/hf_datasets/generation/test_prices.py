@@ -14,12 +14,7 @@ from hf_datasets.records import Rejection
 
 @pytest.mark.parametrize(
     ("model", "dollars"),
-    [
-        ("gpt-4o", 12.5),
-        ("gpt-4o-2024-08-06", 12.5),
-        ("openai/gpt-4o-mini", 0.75),
-        ("gpt-4.1-mini-2025-04-14", 2.0),
-    ],
+    [("gpt-4o", 12.5), ("gpt-4o-2024-08-06", 12.5), ("openai/gpt-4o-mini", 0.75), ("gpt-4.1-mini-2025-04-14", 2.0)],
 )
 def test_dated_and_prefixed_models_have_the_price_of_their_family(model, dollars):
     assert price_of(model).usd(1e6, 1e6) == pytest.approx(dollars)

@@ -128,12 +128,7 @@ def test_dives_become_clips_without_span_and_the_rest_is_rejected(tmp_path):
         "malformed key",
     ]
     assert "01_8 of fine.pkl has '999z'" in reasons[0]
-    assert [record.key for record in records if isinstance(record, Rejection)] == [
-        "01_8",
-        "01_9",
-        "01_7",
-        "'01_10'",
-    ]
+    assert [record.key for record in records if isinstance(record, Rejection)] == ["01_8", "01_9", "01_7", "'01_10'"]
 
 
 def test_a_pickle_without_dives_is_refused(tmp_path):

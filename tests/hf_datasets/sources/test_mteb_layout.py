@@ -12,10 +12,7 @@ from hf_datasets.video import VideoError
 from tests.fixtures.videos import write_video
 
 CORPUS = [{"id": name, "video": f"{name}.mp4"} for name in ("a", "b", "c")]
-QUERIES = [
-    {"id": "q1", "video": "a.mp4", "text": "slower"},
-    {"id": "q2", "video": "other.mp4", "text": "faster"},
-]
+QUERIES = [{"id": "q1", "video": "a.mp4", "text": "slower"}, {"id": "q2", "video": "other.mp4", "text": "faster"}]
 QRELS = [
     {"query-id": "q1", "corpus-id": "b", "score": 1},
     {"query-id": "q1", "corpus-id": "a", "score": 1},

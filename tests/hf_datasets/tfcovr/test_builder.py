@@ -51,10 +51,7 @@ def upstream(tmp_path):
     (folder / "gym288_train_element_v1.1.txt").write_text("\n".join(lines[:30]))
     (folder / "gym288_val_element.txt").write_text("\n".join([*lines[30:], "x 1"]))
     dives = {
-        (f"{place // 2:02}", place): {
-            "action_type": ("103b", "107b")[place % 2],
-            "frames_labels": np.zeros(3, int),
-        }
+        (f"{place // 2:02}", place): {"action_type": ("103b", "107b")[place % 2], "frames_labels": np.zeros(3, int)}
         for place in range(20)
     }
     (folder / "FineDiving_fine-grained_annotation.pkl").write_bytes(pickle.dumps(dives))
@@ -80,11 +77,7 @@ def test_the_miniature_has_the_schema_in_every_split(miniature):
     assert all(len(row["target_clip_ids"]) == 2 for row in rows["test"])
     assert all(Path(clip["video"]).is_file() for clip in of["test"].values())
     first = rows["train"][0]
-    assert (first["query_label"], first["target_label"], first["modification_text"]) == (
-        "40",
-        "41",
-        "show with 1 turn",
-    )
+    assert (first["query_label"], first["target_label"], first["modification_text"]) == ("40", "41", "show with 1 turn")
     assert rows["test"][-1]["query_id"] == "test-11"
 
 
@@ -207,12 +200,7 @@ def test_the_release_opens_from_a_folder(tmp_path):
         "label2": ["41", "41"],
     }
     pl.DataFrame(rows | {"modification": [text, text]}).write_csv(folder / "train_finegd.csv")
-    queries = {
-        "query_id": [7],
-        "query_video": ["b_1"],
-        "modification": ["Show it."],
-        "target_video": ["b_2"],
-    }
+    queries = {"query_id": [7], "query_video": ["b_1"], "modification": ["Show it."], "target_video": ["b_2"]}
     pl.DataFrame(queries | {"target_videos_ids": ["['b_2', 'b_3']"]}).write_csv(folder / "test_finegd.csv")
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "b_3.mp4").touch()

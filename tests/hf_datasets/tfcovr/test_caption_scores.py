@@ -21,30 +21,12 @@ C1_AND_C2 = [
     ("1", "#O A man Y walks around the game", "Action: Back Handstand, Turns: 2", "", "direction turns"),
     ("11", "#O person X runs on the ground", "Action: Flip, Turns: 3", "", "turns"),
     ("40", "#O The woman A runs towards the woman Y", "Action: Flip on the floor, Turns: 3", "apparatus", "turns"),
-    (
-        "41",
-        "#O The man Y jumps down from the wall",
-        "Action: Handstand walk with hand release, Turns: 3",
-        "",
-        "turns",
-    ),
-    (
-        "52",
-        "#O The man Y runs towards the man X",
-        "Action: Flip, Turns: 0, Action: Dive, Turns: 0",
-        "",
-        "turns",
-    ),
+    ("41", "#O The man Y jumps down from the wall", "Action: Handstand walk with hand release, Turns: 3", "", "turns"),
+    ("52", "#O The man Y runs towards the man X", "Action: Flip, Turns: 0, Action: Dive, Turns: 0", "", "turns"),
     ("88", "#O The woman B falls to the floor", "Action: Twirl, Turns: 0", "", "turns"),
     ("91", "#O The woman Y walks away from the woman X", "Action: Flip, Turns: 1", "", "turns"),
     ("101", "#O The woman A raises her hands up", "Action: Handstand, Turns: 4", "", "turns"),
-    (
-        "107",
-        "#O The woman X throws the ball with the tennis",
-        "Action: Handstand on Rungs, Turns: 15",
-        "",
-        "turns",
-    ),
+    ("107", "#O The woman X throws the ball with the tennis", "Action: Handstand on Rungs, Turns: 15", "", "turns"),
     (
         "116",
         "#O The man Y throws the slate in his right hand to the ground",
@@ -67,13 +49,7 @@ C1_AND_C2 = [
         "",
         "twists",
     ),
-    (
-        "407b",
-        "#C C looks at the person in the swimming",
-        "Action: Backflip, Turns: 2",
-        "",
-        "takeoff twists",
-    ),
+    ("407b", "#C C looks at the person in the swimming", "Action: Backflip, Turns: 2", "", "takeoff twists"),
     ("107b", "#C C shakes his right hand", "Action: Dive, Turns: 2", "", "twists"),
 ]
 """Tables C1 and C2 of the TF-CoVR paper, all rows."""
@@ -152,13 +128,7 @@ def test_the_papers_captions_of_tables_c1_and_c2_add_up_to_the_figures_of_the_re
         ("238", "Back giant with a 360 degree turn on the bars", "apparatus skill direction turns", "", ""),
         ("238", "Stalder backward, full turn, high bar", "apparatus direction turns", "skill", ""),
         # Back, 1.5 Twists, 2.5 Soms.Pike, Entry
-        (
-            "5253b",
-            "Back takeoff, 2 1/2 somersaults, 540° twist, free",
-            "takeoff somersaults twists",
-            "position",
-            "",
-        ),
+        ("5253b", "Back takeoff, 2 1/2 somersaults, 540° twist, free", "takeoff somersaults twists", "position", ""),
         # Back, 2.5 Twists, 1.5 Soms.Pike, Entry: a dive number that ends in d has the free position
         (
             "5235d",

@@ -41,7 +41,7 @@ WRITTEN = {
         ("двойной аксель", "тройной аксель"): "show тройной instead of двойной",
     },
     "none, with words that are composed of letters and marks in two ways": {
-        ("service lifte\u0301", "service lift\u00e9 court"): "add court",
+        ("service lifte\u0301", "service lift\u00e9 court"): "add court"
     },
 }
 

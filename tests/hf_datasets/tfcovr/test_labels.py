@@ -55,24 +55,13 @@ def test_every_gymnastics_description_has_one_reading():
         ("35", {"entry": "handspring forward", "shape": "tucked", "somersaults": 2.0, "turns": 0.0}),
         ("60", {"legs": "split", "element": "leap", "turns": 1.0, "at_least": True, "ring": True}),
         ("54", {"legs": "straddle pike or side split", "element": "jump", "turns": 1.0}),
-        (
-            "85",
-            {
-                "element": "turn",
-                "turns": 2.0,
-                "stance": "in tuck stand on one leg",
-                "legs": "free leg straight",
-            },
-        ),
+        ("85", {"element": "turn", "turns": 2.0, "stance": "in tuck stand on one leg", "legs": "free leg straight"}),
         ("98", {"entry": "arabian", "somersaults": 2.0, "direction": "forward", "shape": "tucked"}),
         ("187", {"direction": "sideward", "takeoff": "one leg", "finish": "to side stand", "turns": 0.5}),
         ("231", {"entry": "gainer", "finish": "with legs together", "place": "at end of beam"}),
         ("238", {"element": "giant circle", "turn_manner": "hop", "turns": 1.0, "finish": "to handstand"}),
         ("268", {"entry": "swing forward or hip circle backward", "shape": "piked", "turns": 0.5}),
-        (
-            "6245d",
-            {"takeoff": "back", "armstand": True, "twists_before": 2.5, "somersaults": 2.0, "shape": "pike"},
-        ),
+        ("6245d", {"takeoff": "back", "armstand": True, "twists_before": 2.5, "somersaults": 2.0, "shape": "pike"}),
         ("5156b", {"takeoff": "forward", "twists_after": 3.0, "twists": 3.0, "somersaults": 2.5}),
     ],
 )

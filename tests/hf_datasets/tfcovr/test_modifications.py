@@ -133,31 +133,16 @@ def test_other_words_for_the_same_change_pass(source, target, text):
 @pytest.mark.parametrize(
     ("source", "target", "text", "reason"),
     [
-        (
-            SWITCH_LEAP,
-            SPLIT_LEAP_ON_BEAM,
-            "Show a split leap on BB with 2 turns",
-            "says 2 turn, the target has 1",
-        ),
+        (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB with 2 turns", "says 2 turn, the target has 1"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on FX with 1 turn", "names Floor Exercise"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split jump on BB with 1 turn", "says 'jump'"),
-        (
-            SWITCH_LEAP,
-            SPLIT_LEAP_ON_BEAM,
-            "Show a switch leap on BB with 1 turn",
-            "says 'switch', which the source",
-        ),
+        (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a switch leap on BB with 1 turn", "says 'switch', which the source"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap with 1 turn", "name what changes: apparatus"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show on BB with 1 turn", "name what changes: legs to 'split'"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB", "name what changes: turns to '1'"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB with no turn", "says 0 turn"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB with 1 turn, no leap", "denies 'leap'"),
-        (
-            SWITCH_LEAP,
-            SPLIT_LEAP_ON_BEAM,
-            "Show a split leap on BB with 1 turn without ring",
-            "denies 'ring'",
-        ),
+        (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB with 1 turn without ring", "denies 'ring'"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Reduce to 1 turn and show a split leap on BB", "none does"),
         (SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, "Show a split leap on BB with 1 turn and 360 degrees", "degrees"),
         (BACK, BACK_LESS, "Show with 1.5 twists and 2.5 somersaults", "says 1.5 turn, the target has 2.5"),
@@ -278,10 +263,7 @@ def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
         ('A "B" #c: d; ~e! *f*', "a b c d e f"),
         ("7 and 7.5 and 1.0", "seven and 7.5 and one"),
         ("  many \n\t spaces ", "many spaces"),
-        (
-            " ".join(str(number + 100) for number in range(40)),
-            " ".join(str(number + 100) for number in range(30)),
-        ),
+        (" ".join(str(number + 100) for number in range(40)), " ".join(str(number + 100) for number in range(30))),
     ],
 )
 def test_texts_are_normalized_as_in_the_release(text, expected):

@@ -128,10 +128,7 @@ def test_the_users_split_and_description_take_precedence(tmp_path):
     assert texts["drops"] == "the ball falls to the ground"
     assert texts["bounces_twice"] == "bounces twice"
     assert {label.label_id: label.description for label in found.labels} == texts
-    assert [one.reason.partition(":")[0] for one in found.rejections] == [
-        "unknown column",
-        "conflicting description",
-    ]
+    assert [one.reason.partition(":")[0] for one in found.rejections] == ["unknown column", "conflicting description"]
     assert "'it drops'; the first is kept" in found.rejections[1].reason
 
 

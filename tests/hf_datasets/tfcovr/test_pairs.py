@@ -152,13 +152,7 @@ def test_a_clip_text_model_encodes_labels(tokenizer_folder):
 
     folder, size = tokenizer_folder
     text = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text |= {
-        "vocab_size": size,
-        "max_position_embeddings": 40,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "pad_token_id": 0,
-    }
+    text |= {"vocab_size": size, "max_position_embeddings": 40, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
     vision = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     vision |= {"image_size": 8, "patch_size": 8}
     CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=12)).save_pretrained(folder)

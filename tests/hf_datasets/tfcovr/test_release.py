@@ -144,11 +144,7 @@ def test_a_query_that_answers_itself_keeps_its_other_targets(folder):
     rewrite(folder, "test_finegd.csv", target_videos_ids=own, target_video=[CLIPS[6], "03_1"])
     rows, rejections = read_release(folder)
     assert rows["test"]["target_clip_ids"].to_list() == [[CLIPS[6]]]
-    assert [rejection.reason.partition(":")[0] for rejection in rejections] == [
-        "own target",
-        "own target",
-        "no target",
-    ]
+    assert [rejection.reason.partition(":")[0] for rejection in rejections] == ["own target", "own target", "no target"]
 
 
 def test_one_query_in_several_rows_is_one_query_with_all_targets(folder):
@@ -207,16 +203,7 @@ def test_without_a_network_the_error_says_what_to_fetch_from_where(monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os')",
-        "[" * 10 + "]" * 10,
-        "(" * 100_000,
-        "['a'] * 10",
-        "[" + "1," * 600_000 + "]",
-        "",
-        None,
-    ],
+    "text", ["__import__('os')", "[" * 10 + "]" * 10, "(" * 100_000, "['a'] * 10", "[" + "1," * 600_000 + "]", "", None]
 )
 def test_only_small_literals_are_parsed(text):
     assert parse_literal(text) is None

@@ -20,12 +20,7 @@ CLIPS = datasets.Dataset(
 ROWS = datasets.Dataset(
     pa.table(
         {
-            "modification_text": [
-                "Show with 2.5 twists.",
-                "show with 1 turn, and 1 turn",
-                "show off",
-                "show off",
-            ],
+            "modification_text": ["Show with 2.5 twists.", "show with 1 turn, and 1 turn", "show off", "show off"],
             "target_clip_ids": [["a"], ["a", "b", "c"], [], ["a", "b"]],
         }
     )

@@ -49,11 +49,7 @@ def rows_of(tables):
 def test_every_source_clip_is_joined_with_every_target_clip_once():
     rows = rows_of(train_triplets(CLIPS, CHANGES)())
     found = [(row["query_clip_id"], *row["target_clip_ids"]) for row in rows]
-    assert found == [
-        *itertools.product("af", "bc"),
-        *itertools.product("af", "de"),
-        *itertools.product("e", "bc"),
-    ]
+    assert found == [*itertools.product("af", "bc"), *itertools.product("af", "de"), *itertools.product("e", "bc")]
     assert len(set(found)) == len(found)
     assert [row["query_id"] for row in rows] == [f"train-{number}" for number in range(10)]
     assert rows[0] == {

@@ -310,19 +310,10 @@ def test_the_command_writes_a_folder_that_loads_equal(checkpoint, xml, parity, t
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda weights: weights.pop("video_encoder3.output.dense.bias"),
-            r"Missing key.*video\.deep\.1\.dense\.bias",
-        ),
+        (lambda weights: weights.pop("video_encoder3.output.dense.bias"), r"Missing key.*video\.deep\.1\.dense\.bias"),
         (lambda weights: weights.update(tef_proj=torch.zeros(2)), "Unexpected key.*tef_proj"),
-        (
-            lambda weights: weights.pop("video_input_proj.net.1.weight"),
-            "not a checkpoint of xml with a video stream",
-        ),
-        (
-            lambda weights: weights.update({"video_st_predictor.weight": torch.zeros(1, 1, 7)}),
-            "size mismatch",
-        ),
+        (lambda weights: weights.pop("video_input_proj.net.1.weight"), "not a checkpoint of xml with a video stream"),
+        (lambda weights: weights.update({"video_st_predictor.weight": torch.zeros(1, 1, 7)}), "size mismatch"),
     ],
     ids=["missing", "unexpected", "no-video", "shape"],
 )
@@ -342,10 +333,7 @@ def test_heads_that_the_width_does_not_show_must_be_given(checkpoint):
 
 def test_a_failed_conversion_leaves_nothing(checkpoint, tmp_path, run_command):
     (tmp_path / "evil.ckpt").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
-    for source, output_dir in (
-        (tmp_path / "evil.ckpt", tmp_path / "a"),
-        (tmp_path / "no.pt", tmp_path / "b"),
-    ):
+    for source, output_dir in ((tmp_path / "evil.ckpt", tmp_path / "a"), (tmp_path / "no.pt", tmp_path / "b")):
         with pytest.raises(SystemExit, match=r"^error: "):
             run_command("--arch", "xml", source, output_dir)
         assert not output_dir.exists()

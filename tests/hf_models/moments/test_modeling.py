@@ -65,12 +65,7 @@ def test_the_released_predictors_read_the_padding_and_ours_do_so_on_request():
 @both_streams
 def test_gradients_reach_every_weight(name, subtitles):
     model = small(
-        name,
-        subtitles=subtitles,
-        hidden_dropout=0.0,
-        input_dropout=0.0,
-        span_loss_probability=1.0,
-        margin=3.0,
+        name, subtitles=subtitles, hidden_dropout=0.0, input_dropout=0.0, span_loss_probability=1.0, margin=3.0
     ).train()
     model(**inputs(subtitles=subtitles), **LABELS).loss.backward()
     unused = {key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()}
@@ -233,17 +228,11 @@ def test_half_precision_gives_scores_in_single(name):
     [
         ({"query_features": torch.zeros(3, 7, 12)}, "query_features has length 7, the model reads at most 6"),
         ({"query_features": torch.zeros(3, 5, 11)}, r"query_features .*must be float of shape .*12"),
-        (
-            {"video_features": torch.zeros(3, 10, 10)},
-            "video_features has length 10, the model reads at most 9",
-        ),
+        ({"video_features": torch.zeros(3, 10, 10)}, "video_features has length 10, the model reads at most 9"),
         ({"video_features": torch.zeros(3, 9, 10, dtype=torch.long)}, "must be float"),
         ({"video_mask": torch.ones(3, 8)}, "video_mask has shape"),
         ({"subtitle_features": torch.zeros(3, 9, 7)}, "has no subtitle_features"),
-        (
-            {"query_mask": torch.ones(3, 4)},
-            r"query_mask has shape \(3, 4\), query_features .*must be \(3, 5\)",
-        ),
+        ({"query_mask": torch.ones(3, 4)}, r"query_mask has shape \(3, 4\), query_features .*must be \(3, 5\)"),
         ({"start_positions": torch.tensor([0, 0, 0])}, "start_positions came without end_positions"),
         ({"end_positions": torch.tensor([0, 0, 0])}, "end_positions came without start_positions"),
         (
@@ -251,26 +240,11 @@ def test_half_precision_gives_scores_in_single(name):
             r"start_positions\[1\] is 6, in the padding of a video of 6 clips; .*between 0 and 5: .*clip_labels",
         ),
         ({**LABELS, "end_positions": torch.tensor([5, 8, 8])}, r"end_positions\[1\] is 8, in the padding"),
-        (
-            {**LABELS, "end_positions": torch.tensor([5, 3, 9])},
-            r"end_positions is \[5, 3, 9\]; each must .*0 and 8",
-        ),
-        (
-            {**LABELS, "start_positions": torch.tensor([2, -100, 8])},
-            r"start_positions is \[2, -100, 8\]; each",
-        ),
-        (
-            {**LABELS, "start_positions": torch.tensor([2, 0])},
-            r"start_positions is torch.int64 of shape \(2,\)",
-        ),
-        (
-            {**LABELS, "start_positions": torch.rand(3)},
-            r"start_positions is torch.float32 of shape \(3,\); .*integers",
-        ),
-        (
-            {**LABELS, "target_indices": torch.tensor([0, 1, 3])},
-            r"target_indices is \[0, 1, 3\]; each .*0 and 2",
-        ),
+        ({**LABELS, "end_positions": torch.tensor([5, 3, 9])}, r"end_positions is \[5, 3, 9\]; each must .*0 and 8"),
+        ({**LABELS, "start_positions": torch.tensor([2, -100, 8])}, r"start_positions is \[2, -100, 8\]; each"),
+        ({**LABELS, "start_positions": torch.tensor([2, 0])}, r"start_positions is torch.int64 of shape \(2,\)"),
+        ({**LABELS, "start_positions": torch.rand(3)}, r"start_positions is torch.float32 of shape \(3,\); .*integers"),
+        ({**LABELS, "target_indices": torch.tensor([0, 1, 3])}, r"target_indices is \[0, 1, 3\]; each .*0 and 2"),
     ],
 )
 @every_model

@@ -38,12 +38,7 @@ def make_model(name="xml", *, subtitles=False, **changes):
     torch.manual_seed(0)
     sizes = {**SIZES, "subtitle_feature_size": 7 if subtitles else None, **changes}
     if name == "hero":
-        hero = {
-            "num_cross_modal_layers": 1,
-            "num_temporal_layers": 1,
-            "intermediate_size": 32,
-            "vocab_size": 9,
-        }
+        hero = {"num_cross_modal_layers": 1, "num_temporal_layers": 1, "intermediate_size": 32, "vocab_size": 9}
         model = HEROForMomentRetrieval(HEROConfig(**sizes, **hero))
     elif name == "reloclnet":
         model = ReLoCLNetForMomentRetrieval(ReLoCLNetConfig(**sizes))
@@ -124,10 +119,7 @@ def assert_same_spans(ranking, expected, num_spans):
 @pytest.mark.parametrize("name", ["xml", "reloclnet", "hero"])
 @pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 def test_the_search_agrees_with_a_search_over_every_span(name, subtitles, convention):
-    model, videos = (
-        make_model(name, subtitles=subtitles, end_convention=convention),
-        make_videos(subtitles=subtitles),
-    )
+    model, videos = (make_model(name, subtitles=subtitles, end_convention=convention), make_videos(subtitles=subtitles))
     corpus = encode_corpus(model, in_two_batches(videos), num_videos=len(NUM_CLIPS))
     queries = make_queries(model)
     search = SpanSearch(model, corpus, min_clips=2, max_clips=5, num_videos=4, num_spans=30)

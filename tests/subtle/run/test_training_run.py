@@ -325,13 +325,15 @@ def test_the_peak_of_a_gpu_is_known_by_its_whole_name_or_not_at_all(name, peak):
 
 
 def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
+    def signaled(times):
+        signal.raise_signal(signal.SIGUSR1)  # which is said to its parent
+        for _ in range(times):
+            signal.raise_signal(signal.SIGTERM)
+
     with SmallRun(config).heeding_signals():
-        workers = [multiprocessing.get_context("fork").Process(target=time.sleep, args=(2,)) for _ in range(2)]
-        for worker, times in zip(workers, (1, 2), strict=True):
+        workers = [multiprocessing.get_context("fork").Process(target=signaled, args=(times,)) for times in (1, 2)]
+        for worker in workers:
             worker.start()
-            for _ in range(times):
-                os.kill(worker.pid, signal.SIGTERM)
-                time.sleep(0.2)
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, -signal.SIGTERM]

@@ -119,12 +119,14 @@ def test_two_processes_go_on_where_one_stopped_and_end_with_the_weights_of_one(c
     assert_two_processes_ended_as_one(config, double)
 
 
-@pytest.fixture
-def compiled(monkeypatch):
-    """As `accelerate launch --dynamo_backend eager`, which puts `_orig_mod.` before names; without its seconds."""
+@pytest.fixture(params=["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def compiled(request, monkeypatch):
+    """As `accelerate launch --dynamo_backend eager`, which puts `_orig_mod.` before names; eager without its seconds."""
+    if request.param == "inductor" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        pytest.skip("inductor needs a C++ compiler, which is not on PATH")
     AcceleratorState._reset_state(reset_partial_state=True)
-    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "eager")
-    with torch.compiler.set_stance("force_eager"):
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", request.param)
+    with torch.compiler.set_stance("force_eager" if request.param == "eager" else "default"):
         yield
     AcceleratorState._reset_state(reset_partial_state=True)
 

@@ -308,6 +308,8 @@ def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(con
         assert done.returncode == 0, done.stderr
     assert json.loads(Path(together.output_dir, "results.json").read_text())["num_processes"] == 2
     assert_same_weights(alone.output_dir, together.output_dir)
+    measured = [json.loads(Path(one.output_dir, "results.json").read_text())["figures"] for one in (alone, together)]
+    assert measured[1] == pytest.approx(measured[0])
 
 
 @pytest.mark.usefixtures("diverging")
@@ -316,8 +318,6 @@ def test_a_loss_that_is_not_finite_names_the_spans_of_its_batch(config, stack):
     two = r"\w+ at [\d.]+ s \+ " if stack else ""
     with pytest.raises(SystemExit, match=rf"the loss of step 1 is nan, among rows {two}\w+ at [\d.]+ s, \w+ at"):
         run(config(stack=stack))
-    measured = [json.loads(Path(one.output_dir, "results.json").read_text())["figures"] for one in (alone, together)]
-    assert measured[1] == pytest.approx(measured[0])
 
 
 def test_validation_is_not_decoded_again_where_frames_are_kept(config, monkeypatch):
