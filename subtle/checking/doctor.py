@@ -29,9 +29,10 @@ from subtle.vlm.models import make_tiny
 
 State = Literal["ok", "warning", "failed"]
 STEPS, ROWS = 10, 4
-TOLERANCES = {"no": 0.02, "bf16": 0.1}
+TOLERANCES = {"no": 0.02, "bf16": 0.2}
 """Largest difference of a loss of ten steps from the processor's in 32 bits, as a share of it: errors of rounding grow
-with each step. In bfloat16 the miniature's losses differed by up to 0.04 on a processor."""
+with each step. In bfloat16 they differed by up to 9 % on a processor (vidclip, whose losses
+reach 0.1), and mostly by less than 2 %."""
 SHARED_GIGABYTES, DISK_GIGABYTES, OPEN_FILES = 1, 10, 4096
 FRAMES, SIDE = 48, 224
 
