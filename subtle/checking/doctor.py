@@ -29,9 +29,10 @@ from subtle.vlm.models import make_tiny
 
 State = Literal["ok", "warning", "failed"]
 STEPS, ROWS = 10, 4
-TOLERANCES = {"no": 0.02, "bf16": 0.1}
+TOLERANCES = {"no": 0.02, "bf16": 0.2}
 """Largest difference of a loss of ten steps from the processor's in 32 bits, as a share of it: errors of rounding grow
-with each step. In bfloat16 the miniature's losses differed by up to 0.04 on a processor."""
+with each step. In bfloat16 they differed by up to 9 % on a processor (vidclip, whose losses
+reach 0.1), and mostly by less than 2 %."""
 SHARED_GIGABYTES, DISK_GIGABYTES, OPEN_FILES = 1, 10, 4096
 FRAMES, SIDE = 48, 224
 
@@ -138,10 +139,15 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
     """The class of a recipe and its options, for ten steps on the miniature without what drops out at random."""
     few = {"batch_size": ROWS, "max_steps": STEPS, "num_workers": 0, "output_dir": str(folder), **options}
     if name == "stage1":
-        stage1 = {"cache_frames": False, "frames_per_part": 1, "classifier_dropout": 0.0, "num_frames": 4}
+        stage1: dict[str, Any] = {
+            "cache_frames": False,
+            "frames_per_part": 1,
+            "classifier_dropout": 0.0,
+            "num_frames": 4,
+        }
         return Stage1, Stage1Config(**few, **stage1, init_from=None)
     if name == "stage2":
-        towers = {"vision_model": MINIATURE_CLIP, "num_frames": 2, "fusion_dropout": 0.0}
+        towers: dict[str, Any] = {"vision_model": MINIATURE_CLIP, "num_frames": 2, "fusion_dropout": 0.0}
         return Stage2, Stage2Config(**few, **towers, end_to_end=True)
     if name == "vidclip":
         return Training, VidCLIPRunConfig(**few, draws=1, keep_frames=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-VIT_L = {
+VIT_L: dict[str, Any] = {
     "projection_dim": 768,
     "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
     "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
