@@ -150,7 +150,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
     for kind in ("vision", "text"):
         whole = sizes_of(getattr(config, f"{kind}_model"), f"{kind}_model")
         fields |= encoder_fields(whole, kind, getattr(config, f"{kind}_model_class"))
-    model_class = MODELS[config.model]
+    model_class: Any = MODELS[config.model]
     model: Any = on_meta(lambda: model_class(model_class.config_class(**fields)))
     rows = part_of(config.batch_size, num_processes)
     labels = torch.arange(rows)
@@ -175,7 +175,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
     if config.activation_checkpointing:
         model.activation_checkpointing_enable()
     vision = model.vision_model.config
-    frames: int = config.num_frames or getattr(vision, "num_frames", 12)
+    frames: Any = config.num_frames or getattr(vision, "num_frames", 12)
     side = vision.image_size
 
     def loss_of_pixels(model: Any) -> Tensor:
