@@ -150,8 +150,8 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
     for kind in ("vision", "text"):
         whole = sizes_of(getattr(config, f"{kind}_model"), f"{kind}_model")
         fields |= encoder_fields(whole, kind, getattr(config, f"{kind}_model_class"))
-    kind = MODELS[config.model]
-    model: Any = on_meta(lambda: kind(kind.config_class(**fields)))
+    model_class: Any = MODELS[config.model]
+    model: Any = on_meta(lambda: model_class(model_class.config_class(**fields)))
     rows = part_of(config.batch_size, num_processes)
     labels = torch.arange(rows)
     embeds = {"video_embeds": model.config.video_embed_dim, "text_embeds": model.config.text_embed_dim}
@@ -175,7 +175,8 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
     if config.activation_checkpointing:
         model.activation_checkpointing_enable()
     vision = model.vision_model.config
-    frames, side = config.num_frames or getattr(vision, "num_frames", 12), vision.image_size
+    frames: Any = config.num_frames or getattr(vision, "num_frames", 12)
+    side = vision.image_size
 
     def loss_of_pixels(model: Any) -> Tensor:
         clips = {name: torch.empty(rows, frames, 3, side, side) for name in ("pixel_values", "target_pixel_values")}
@@ -191,7 +192,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
 
 def vidclip_sizes(config: VidCLIPRunConfig) -> VidCLIPConfig:
     """The sizes of the VidCLIP that a run trains."""
-    start = sizes_of(config.model or "", "model")
+    start: Any = sizes_of(config.model or "", "model")
     fields: dict[str, Any] = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
     if config.captioning_weight:
         fields |= {name: getattr(config, name) for name in CAPTIONING}
@@ -201,7 +202,8 @@ def vidclip_sizes(config: VidCLIPRunConfig) -> VidCLIPConfig:
         start = VidCLIPConfig.from_clip_config(start, num_frames=config.num_frames, **fields)
     if config.frame_side:
         start.vision_config.image_size = config.frame_side
-    return start
+    made: VidCLIPConfig = start
+    return made
 
 
 def plan_vidclip(config: VidCLIPRunConfig, num_processes: int) -> Planned:

@@ -50,13 +50,12 @@ def count_items(config: Any) -> int:
     if config.train_on == "texts":
         triplets = len(TextSource(config))
     elif config.dataset_config == "release" and not Path(config.data_dir or "").is_dir():
-        triplets = min(PAPER_COUNTS["train"]["rows"], config.max_triplets or float("inf"))
+        known = int(PAPER_COUNTS["train"]["rows"])
+        triplets = min(known, config.max_triplets or known)
     else:
         triplets = load_split(config, "train").to_polars()["target_clip_ids"].list.len().sum()
         triplets = min(triplets, config.max_triplets or triplets)
-    items: int = (
-        int(triplets) * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
-    )
+    items: int = triplets * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
     return items
 
 
