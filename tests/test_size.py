@@ -21,7 +21,7 @@ LIMITS = {
     "options": 355,
     "flags": 912,
     "verbs": 22,
-    "files from a clip to mAP": 129,
+    "files from a clip to mAP": 132,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""
 
@@ -52,7 +52,7 @@ def files_behind(*modules):
     found, waiting = set(), list(modules)
     while waiting:
         module = waiting.pop()
-        if module in MODULES and module not in {*found, "subtle"}:  # whose names are imported when they are asked for
+        if module in MODULES and module not in found:
             found.add(module)
             waiting += imports_of(MODULES[module])
     return len({(ROOT / MODULES[module]).resolve() for module in found if text_of(MODULES[module]).count("\n") > 2})

@@ -28,8 +28,12 @@ def shared_bytes(batch_size: int, num_frames: int, size: tuple[int, int], num_wo
         '2.9 GB'
     """
     height, width = size
-    batches = BATCHES_PER_WORKER * num_workers + 1 if num_workers else 0  # one is with the process that trains
-    return batches * batch_size * num_frames * 3 * height * width
+    return batches_in_memory(num_workers) * batch_size * num_frames * 3 * height * width
+
+
+def batches_in_memory(num_workers: int) -> int:
+    """Most batches in shared memory at a time: those read ahead, and one with the process that trains."""
+    return BATCHES_PER_WORKER * num_workers + 1 if num_workers else 0
 
 
 def check_shared_memory(needed: int) -> None:

@@ -1,6 +1,5 @@
 """What a tracker is told of training steps: speed, waiting, memory, and the share of a GPU's peak that they use."""
 
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -9,32 +8,12 @@ from typing import TypeVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from subtle.run.gpus import peak_flops
+
 LOG_STEPS = 10
 """Of so many steps one is logged, from the first on."""
-PEAKS = {
-    "H200 NVL": 835e12,
-    "H200": 989e12,
-    "H100 PCIe": 756e12,
-    "H100 NVL": 835e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-}
-"""Multiplications and additions per second in float16 and bfloat16, dense, as the vendor's data sheets have them."""
 
 Batch = TypeVar("Batch")
-
-
-def peak_flops(device_name: str) -> float | None:
-    """The peak of a GPU in half precision, in FLOP per second; None where it is not known.
-
-    Example:
-        >>> peak_flops("NVIDIA A100-SXM4-80GB"), peak_flops("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
-        (312000000000000.0, None)
-    """
-    names = (name for name in PEAKS if re.search(rf"\b{name}\b", device_name) and "MIG" not in device_name)
-    return next((PEAKS[name] for name in names), None)  # longer names come first
 
 
 class StepMonitor:

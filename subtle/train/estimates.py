@@ -28,6 +28,7 @@ from subtle.commands import CONFIGS
 from subtle.options import parse_config
 from subtle.run.architectures import KNOWN, read_sizes
 from subtle.run.gpus import GPUS, UTILIZATION, cards_for
+from subtle.run.loading import batches_in_memory
 from subtle.run.step_costs import StepCost, count_step
 from subtle.tfcovr.classifiers import aim_fields, new_adapters
 from subtle.train.noise_evaluator import NEGATIVES, POSITIVES
@@ -39,8 +40,6 @@ from subtle.train.vidclip import CAPTIONING, PREFERENCE
 FRAME_SECONDS = 0.0098
 """Of one core, to decode and resize a frame that a model sees, of 720p: docs/scale.md, "Decoding" ((97 + 15) ms for a
 clip of which 12 frames are wanted, and 0.5 ms each)."""
-PREFETCH = 2
-"""Batches that each worker of a loader has ready."""
 FEATURE_SIZES = (2048, 768)
 """VERIFIED's features: ResNet-152 of videos, RoBERTa of queries."""
 DISRUPTED_TEXTS = 3
@@ -137,7 +136,7 @@ def plan_stage1(config: Stage1Config, num_processes: int) -> Planned:
         model,
         loss_of,
         frames=0 if config.cache_frames else frames,
-        worker_bytes=0 if config.cache_frames else rows * config.num_frames * 3 * side**2,
+        worker_bytes=rows * config.num_frames * 3 * side**2,
         rows=(1 - config.validation_fraction) * sum(counts) if known else None,
         note="at most: all clips of FineGym and FineDiving" if known else "",
     )
@@ -187,7 +186,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
 
     of_batch = 2 * rows * frames
     what = f"{config.model}, {config.fusion}, and both encoders, end to end"
-    return Planned(what, model, loss_of_pixels, frames=of_batch, worker_bytes=of_batch * 3 * side**2 * 4, rows=known)
+    return Planned(what, model, loss_of_pixels, frames=of_batch, worker_bytes=of_batch * 3 * side**2, rows=known)
 
 
 def vidclip_sizes(config: VidCLIPRunConfig) -> VidCLIPConfig:
@@ -234,7 +233,7 @@ def plan_vidclip(config: VidCLIPRunConfig, num_processes: int) -> Planned:
 
     frames = 0 if config.keep_frames else rows * config.num_frames
     what = f"VidCLIP, {config.objective}, {config.num_frames} frames of {side} pixels"
-    return Planned(what, model, loss_of, frames=frames, worker_bytes=frames * 3 * side**2 * 4)
+    return Planned(what, model, loss_of, frames=frames, worker_bytes=frames * 3 * side**2)
 
 
 def plan_vcmr(config: VCMRConfig, num_processes: int) -> Planned:
@@ -386,7 +385,8 @@ def describe(config: Any) -> str:
     if planned.frames:
         cores = " and ".join(f"{run.decoding_cores(card):.0f} for an {card}" for card in ("A100", "H100"))
         lines["decoding"] = f"cores for each GPU: {cores}, at {1000 * FRAME_SECONDS:.1f} ms a frame of 720p (measured)"
-        ready = planned.worker_bytes * PREFETCH * config.num_workers * run.num_processes
+    if planned.worker_bytes and config.num_workers:
+        ready = planned.worker_bytes * batches_in_memory(config.num_workers) * run.num_processes
         lines["/dev/shm"] = f"{ready / 2**30:.1f} GB for {config.num_workers} workers of each process"
     if os.environ.get("ACCELERATE_DYNAMO_BACKEND", "NO").upper() != "NO":
         lines["compiled"] = "counted without the compiler, which mostly needs less"

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from hf_models.encoders.estimates import CONTEXT_BYTES
 from subtle.checking.doctor import RECIPES, TOLERANCES, compared, trained_losses
 from subtle.run.step_costs import count_step
 from subtle.train.estimates import plan_stage1
@@ -93,7 +93,6 @@ def test_memory_is_what_the_dry_run_says(checkpointing):
         optimizer.zero_grad()
     expected = sum(estimated.memory_bytes().values())
     assert torch.cuda.max_memory_allocated() == pytest.approx(expected, rel=0.25)
-    assert CONTEXT_BYTES < 2**30
 
 
 @pytest.mark.parametrize(
@@ -119,11 +118,10 @@ def test_stage_2_trains_in_shards(tmp_path):
 
 @needs_gpu
 def test_an_index_is_made_faster_than_on_the_processor(tmp_path):
-    verb, speeds = ROOT / "recipes" / "index.py", {}
+    verb, seconds = ROOT / "recipes" / "index.py", {}
     for device in ("cpu", "cuda"):
         words = ["--device", device, "--output", str(tmp_path / device), "--batch_size", "64"]
-        done = subprocess.run(
-            [sys.executable, str(verb), *words], capture_output=True, text=True, check=True, timeout=900
-        )
-        speeds[device] = done.stdout
-    sys.stdout.write(f"{speeds}\n")
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, str(verb), *words], check=True, timeout=900)
+        seconds[device] = time.perf_counter() - begin
+    assert seconds["cuda"] < seconds["cpu"]

@@ -35,7 +35,7 @@ def test_what_is_counted_without_values_is_what_a_real_step_holds(checkpointing)
         part.detach().zero_()  # places in a table, among others
     measured = count_step(real.model.train(), real.loss_of, fake=False)
     assert (found.parameters, found.trained_parameters) == (measured.parameters, measured.trained_parameters)
-    for what in ("saved_bytes", "peak_bytes", "flops"):  # PyTorch arranges a few products otherwise without values
+    for what in ("saved_bytes", "peak_bytes", "flops"):  # up to 1.7 % were seen
         assert getattr(found, what) == pytest.approx(getattr(measured, what), rel=0.03), what
     assert found.peak_bytes > found.saved_bytes > 0
 
