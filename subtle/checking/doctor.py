@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +22,10 @@ from subtle.checking.options import DoctorConfig
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import versions, write_json, write_text
 from subtle.train.finetune_vlm import FinetuneVLM
-from subtle.train.options import FinetuneVLMConfig, Stage1Config, Stage2Config, VidCLIPRunConfig
+from subtle.train.options import FinetuneVLMConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
 from subtle.train.stage1 import Stage1
 from subtle.train.stage2 import Stage2
+from subtle.train.vcmr import VCMR
 from subtle.train.vidclip import Training
 from subtle.vlm.models import make_tiny
 
@@ -150,12 +152,21 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
         return Stage2, Stage2Config(**few, **towers, end_to_end=True)
     if name == "vidclip":
         return Training, VidCLIPRunConfig(**few, draws=1, keep_frames=False)
+    if name == "vcmr":
+        features: dict[str, Any] = {"features": str(Path(features_folder().name) / "features")}
+        return VCMR, VCMRConfig(**few, **features, model_fields={"hidden_dropout": 0.0, "input_dropout": 0.0})
     tiny = folder.parent / "tiny"
     make_tiny("tiny-random-qwen3-vl", tiny)
     return FinetuneVLM, FinetuneVLMConfig(**few, model=str(tiny), lora_dropout=0.0, max_triplets=ROWS * STEPS)
 
 
-RECIPES = ("stage1", "stage2", "vidclip", "finetune_vlm")
+RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "finetune_vlm")
+
+
+@cache
+def features_folder() -> "tempfile.TemporaryDirectory[str]":
+    """For the features that the first run of vcmr makes, and removed at the end of this program."""
+    return tempfile.TemporaryDirectory()
 
 
 def trained_losses(
@@ -182,7 +193,12 @@ def trained_losses(
                 times.append(time.perf_counter())
                 super().finish_step(loss, rows)
 
+            KEEPS_BEST = False
+
             def validate(self) -> dict[str, float]:
+                return {}
+
+            def summary(self, _: dict[str, float]) -> dict[str, float]:
                 return {self.METRIC: 0.0}
 
             def finish(self) -> dict[str, Any]:

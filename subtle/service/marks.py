@@ -43,7 +43,7 @@ class Marks:
         Raises:
             ValueError: The file holds something else.
         """
-        csv.field_size_limit(MOST_CHARACTERS)
+        others = csv.field_size_limit(MOST_CHARACTERS)  # of this whole process
         try:
             with self.path.open(encoding="utf-8", newline="") as file:
                 rows = csv.DictReader(file, strict=True)
@@ -62,6 +62,8 @@ class Marks:
             return []
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{self.path} is no CSV file of marks ({error}); name another with --marks") from error
+        finally:
+            csv.field_size_limit(others)
 
     def set(self, query: Query | None, text: str, row: dict[str, Any], is_right: bool | None) -> None:
         """Mark a found moment as right or wrong, or take its mark back.

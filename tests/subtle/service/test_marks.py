@@ -50,11 +50,13 @@ def test_a_mark_is_a_row_and_the_last_one_about_a_moment_counts(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["x" * 200_000, "a\rb", "a\0b", '"', "'\n,\r\n"], ids=lambda label: repr(label[:9]))
-def test_no_label_makes_the_marks_unreadable(tmp_path, label):
+def test_no_label_makes_the_marks_unreadable_and_reading_them_changes_no_other_reader(tmp_path, label):
+    before = csv.field_size_limit()
     marks = Marks(tmp_path / "marks.csv")
     marks.set(query_of(), "", FOUND[0] | {"label": label}, True)
     marks.set(query_of(), "", FOUND[1], False)
     assert [row["label"] for row in Marks(marks.path).read()] == [label, ""]
+    assert csv.field_size_limit() == before == 131_072
 
 
 def test_what_was_marked_right_is_what_tune_trains_on(tmp_path):
