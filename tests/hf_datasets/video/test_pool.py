@@ -250,7 +250,6 @@ def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(
         time.sleep(0.05)
     assert not Path(pixels).exists()
     assert not any(map(is_running, pids))
-    assert Path(pixels_of_killed).exists(), "its worker was killed as well"
     while Path(pixels_of_killed).exists() and time.monotonic() < deadline:
         VideoReaderPool(2).close()  # the next run removes it, once the forked process has ended too
     assert not Path(pixels_of_killed).exists()

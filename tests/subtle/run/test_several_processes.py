@@ -63,7 +63,7 @@ def launches(configs, tmp_path_factory, warm_python):
     return launched
 
 
-@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_stage_1_validates_any_number_of_clips_as_one_process_does(launches, configs, count):
     alone = accuracies_by_size(configs["stage1"])
     assert len(alone) == 8
