@@ -98,13 +98,13 @@ def run(verb: str, arguments: list[str]) -> int:
     """Run a script as `python recipes/VERB.py` would."""
     if missing := commands.missing_modules():
         return refuse(missing)
-    commands.started_by_command = True
     script = str(RECIPES / f"{verb}.py")
-    sys.argv = [script, *arguments]
-    earlier = signal.getsignal(signal.SIGINT)
+    earlier, words, started = signal.getsignal(signal.SIGINT), sys.argv, commands.started_by_command
     try:
+        sys.argv, commands.started_by_command = [script, *arguments], True
         runpy.run_path(script, run_name="__main__")
     finally:
+        sys.argv, commands.started_by_command = words, started
         if signal.getsignal(signal.SIGINT) is not earlier:  # of a program that calls this
             signal.signal(signal.SIGINT, earlier)
     return 0

@@ -140,7 +140,8 @@ def test_a_recipe_runs_as_python_runs_it(tmp_path):
 
 
 def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_path, monkeypatch):
-    script = "import sys; print([__name__, sys.modules['__main__'].__file__, *sys.argv]); sys.exit(7)"
+    script = "import sys; from subtle import commands; print([__name__, sys.modules['__main__'].__file__, *sys.argv])"
+    script += "; sys.exit(7 if commands.started_by_command else 1)"
     (tmp_path / "serve.py").write_text(script)
     monkeypatch.setattr(cli, "RECIPES", tmp_path)
     monkeypatch.setattr(commands, "started_by_command", False)
@@ -150,7 +151,7 @@ def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_
     path = str(tmp_path / "serve.py")
     assert end.value.code == 7
     assert shown.getvalue() == f"{['__main__', path, path, '--a', '1']}\n"
-    assert commands.started_by_command
+    assert (commands.started_by_command, sys.argv) == (False, ["subtle", "serve", "--a", "1"])
 
 
 def test_a_script_hides_no_library_that_has_its_name():
