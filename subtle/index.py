@@ -34,6 +34,7 @@ from subtle.footage.text_queries import keep_text_queries, text_encoder
 Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
 """What `search_many` has for all of its queries together."""
+OF_QUERY = ("text", "clip", "start_seconds", "end_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,8 @@ class Index:
     ) -> None:
         self.store = MomentIndex(path)
         videos = None if video_dir is None else str(video_dir)
-        self.asked: dict[str, Any] = {"model": model, "device": device, "video_dir": videos}
-        self.asked["trust_remote_code"] = trust_remote_code
+        options = {"model": model, "device": device, "video_dir": videos, "trust_remote_code": trust_remote_code}
+        self.asked: dict[str, Any] = options
         self.lock = RLock()
         self.forget()
 
@@ -226,7 +227,7 @@ class Index:
             OSError: The index cannot be read.
         """
         asked = {"text": text, "clip": clip, "start_seconds": start_seconds, "end_seconds": end_seconds, "limit": limit}
-        return self.as_moments(self.find(self.asking(asked | options), say or warned))
+        return self.as_moments([self.find(self.asking(asked | options), say or warned)])[0]
 
     def search_many(
         self, queries: Sequence[Mapping[str, Any]], *, limit: int = 10, **narrowing: Any
@@ -244,11 +245,13 @@ class Index:
         """
         if unknown := sorted(narrowing.keys() - set(NARROWING)):
             raise ValueError(f"search_many has no {unknown[0]}; it has {', '.join(NARROWING)}, or ask one by one")
+        if unknown := sorted(set().union(*queries) - set(OF_QUERY)):
+            raise ValueError(f"a query of search_many has no {unknown[0]}; it has {', '.join(OF_QUERY)}")
         configs = [self.asking({**query, "limit": limit, **narrowing}) for query in queries]
         if not configs:
             return []
         vectors = np.stack([self.embedded(config) for config in configs])
-        return [self.as_moments(rows) for rows in self.nearest(vectors, configs[0])]
+        return self.as_moments(self.nearest(vectors, configs[0]))
 
     def export(
         self, found: Sequence[Moment], folder: str | Path, *, exact: bool = False, mute: bool = False
@@ -284,17 +287,19 @@ class Index:
         clip = None if asked.get("clip") is None else str(asked["clip"])
         return SearchConfig(**{"index": self.store.path, **self.asked, **asked, "clip": clip})
 
-    def as_moments(self, rows: Sequence[dict[str, Any]]) -> list[Moment]:
-        """Found rows as what a caller gets."""
+    def as_moments(self, found: Sequence[Sequence[dict[str, Any]]]) -> list[list[Moment]]:
+        """The rows that were found for each query as what a caller gets."""
         try:
-            root = self.root() if rows else None
+            root = self.root() if any(found) else None
         except ValueError:
             root = None
         known = {one.name for one in fields(Moment)}
-        return [
-            Moment(**{name: value for name, value in row.items() if name in known}, path=root and root / row["video"])
-            for row in rows
-        ]
+
+        def moment(row: dict[str, Any]) -> Moment:
+            values = {name: value for name, value in row.items() if name in known}
+            return Moment(**values, path=root and root / row["video"])
+
+        return [[moment(row) for row in rows] for rows in found]
 
     def query_frames(self, config: SearchConfig) -> Any:
         """The frames of a query clip as the model reads them, `(T, 3, H, W)` uint8; None without a clip.

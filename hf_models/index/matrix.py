@@ -93,12 +93,12 @@ class MomentMatrix:
     Example:
         >>> matrix = MomentMatrix(index, index.active)  # doctest: +SKIP
         >>> matrix.refresh()  # doctest: +SKIP
-        >>> matrix.nearest(np.ones((1, 256), np.float32), 10)[0].rows["video"]  # doctest: +SKIP
+        >>> matrix.nearest(np.ones((1, 256), np.float32), 10)[0]["video"]  # doctest: +SKIP
     """
 
     def __init__(self, index: MomentIndex, model: IndexedModel, folder: Path | None = None) -> None:
         self.index, self.model = index, model
-        self.place = index.path if "://" in index.path else str(Path(index.path).resolve())
+        self.place = index.place
         if folder is None:
             from huggingface_hub import cached_assets_path
 

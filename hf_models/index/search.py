@@ -64,7 +64,7 @@ def search_many(
             damaged.
         OSError: The index cannot be read, or its vectors not be kept in the user's cache.
     """
-    matrix = index.matrices.setdefault(model.key, MomentMatrix(index, model))
+    matrix = matrix_of(index, model)
     if probes is None:
         matrix.refresh()
     else:
@@ -94,6 +94,14 @@ def search_many(
                 undecided.append(place)  # so many are alike that ties could be cut
         waiting, fetched = undecided, fetched * 4
     return found
+
+
+def matrix_of(index: MomentIndex, model: IndexedModel) -> MomentMatrix:
+    """The vectors of a model, which all exact searches of an index share; made once, as that looks for their folder."""
+    if model.key not in index.matrices:
+        index.matrices.setdefault(model.key, MomentMatrix(index, model))
+    matrix: MomentMatrix = index.matrices[model.key]
+    return matrix
 
 
 def default_probes(index: MomentIndex, model: IndexedModel) -> int:

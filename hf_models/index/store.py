@@ -195,6 +195,11 @@ class MomentIndex:
         index.went_back = went_back
         return index
 
+    @property
+    def place(self) -> str:
+        """Where the index is, the same from every working directory."""
+        return self.path if "://" in self.path else str(Path(self.path).resolve())
+
     def tables(self) -> list[str]:
         """The names of all tables."""
         names: list[str] = []

@@ -106,8 +106,7 @@ def threshold_of(
     """
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, None))
     table = index.moments(model.key)
-    place = index.path if "://" in index.path else str(Path(index.path).resolve())
-    path = cache / f"threshold-{kind}-{key_of({'index': place, 'model': model.key})}.json"
+    path = cache / f"threshold-{kind}-{key_of({'index': index.place, 'model': model.key})}.json"
     state = [table.version, table.count_rows()]
     known = kept_scores(path, state)
     if condition not in known:

@@ -48,8 +48,7 @@ def noted(index: MomentIndex) -> tuple[Path, list[str]]:
     """Where the folders of an index are noted, and those that are."""
     from huggingface_hub import cached_assets_path
 
-    place = index.path if "://" in index.path else str(Path(index.path).resolve())
-    note = cached_assets_path("subtle-video", "roots") / f"{hashlib.sha256(place.encode()).hexdigest()[:24]}.json"
+    note = cached_assets_path("subtle-video", "roots") / f"{hashlib.sha256(index.place.encode()).hexdigest()[:24]}.json"
     try:
         roots = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):

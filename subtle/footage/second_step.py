@@ -25,8 +25,7 @@ def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
     """The folder for what searches of an index compute; not in the index, where anyone may have put answers."""
     if config.search_cache is not None:
         return Path(config.search_cache)
-    place = index.path if "://" in index.path else str(Path(index.path).resolve())
-    name = hashlib.sha256(place.encode()).hexdigest()[:24]
+    name = hashlib.sha256(index.place.encode()).hexdigest()[:24]
     return Path(datasets.config.HF_DATASETS_CACHE) / "subtle-search" / name
 
 

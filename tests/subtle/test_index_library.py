@@ -72,6 +72,8 @@ def test_many_queries_at_once_find_what_each_finds_alone(made, opened):
     assert opened.search_many([]) == []
     with pytest.raises(ValueError, match="search_many has no rerank"):
         opened.search_many(queries, rerank="model")
+    with pytest.raises(ValueError, match="a query of search_many has no min_score; it has text, clip"):
+        opened.search_many([{"text": "show red", "min_score": 0.5}])
 
 
 def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):
