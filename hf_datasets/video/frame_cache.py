@@ -105,7 +105,11 @@ class FrameCache:
 
     def __getitem__(self, clip_id: str) -> Tensor:
         """The frames of a clip, `(num_frames, 3, height, width)` uint8."""
-        return torch.from_numpy(np.array(self.frames[self.places[clip_id]]))
+        return self.read(clip_id, slice(None))
+
+    def read(self, clip_id: str, drawn: np.ndarray | slice) -> Tensor:
+        """Some frames of a clip, by their numbers; no others are read from the disk."""
+        return torch.from_numpy(np.require(self.frames[self.places[clip_id]][drawn], requirements="OW"))
 
 
 def cache_folder(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -101,28 +102,30 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
 
     def __getitem__(self, index: tuple[int, int | None]) -> dict[str, Tensor]:
         position, seed = index
-        frames = self.read(position)
-        if seed is not None:
+        if seed is None:
+            frames = self.read(position)
+        else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 offsets = torch.randint(self.frames_per_part, (self.num_frames,))
-                frames = frames[torch.arange(self.num_frames) * self.frames_per_part + offsets]
+                drawn = torch.arange(self.num_frames) * self.frames_per_part + offsets
+                frames = self.read(position, drawn.numpy())
                 frames = self.augmentation(frames) if self.augmentation else frames
         return {"frames": frames, "labels": torch.tensor(self.labels[position])}
 
-    def read(self, position: int) -> Tensor:
-        """All frames that are read of a clip, uint8.
+    def read(self, position: int, drawn: np.ndarray | slice = slice(None)) -> Tensor:
+        """The frames that are read of a clip, uint8, or those drawn of them.
 
         Raises:
             VideoError: The clip cannot be read.
         """
         clip = self.clips[position]
         if self.cache is not None:
-            return self.cache[clip["clip_id"]]
+            return self.cache.read(clip["clip_id"], drawn)
         count = self.num_frames * self.frames_per_part
         try:
             span = clip["start_seconds"], clip["end_seconds"]
             read = read_frames(clip["video"], count, *span, size=self.size, spread=self.spread)
         except VideoError as error:
             raise VideoError(f"clip {clip['clip_id']!r} does not decode: {error}") from error
-        return read.frames.contiguous()  # the memory layout decides how resizing rounds
+        return read.frames[drawn].contiguous()  # the memory layout decides how resizing rounds
