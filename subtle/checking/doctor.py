@@ -1,12 +1,13 @@
 """Check this machine: versions, GPUs, decoders, limits, and whether training computes here what it should."""
 
 import importlib.util
+import io
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,15 @@ from subtle.checking.options import DoctorConfig
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import versions, write_json, write_text
 from subtle.train.finetune_vlm import FinetuneVLM
-from subtle.train.options import FinetuneVLMConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
+from subtle.train.noise_evaluator import NoiseEvaluator
+from subtle.train.options import (
+    FinetuneVLMConfig,
+    NoiseEvaluatorConfig,
+    Stage1Config,
+    Stage2Config,
+    VCMRConfig,
+    VidCLIPRunConfig,
+)
 from subtle.train.stage1 import Stage1
 from subtle.train.stage2 import Stage2
 from subtle.train.vcmr import VCMR
@@ -155,12 +164,23 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
     if name == "vcmr":
         features: dict[str, Any] = {"features": str(Path(features_folder().name) / "features")}
         return VCMR, VCMRConfig(**few, **features, model_fields={"hidden_dropout": 0.0, "input_dropout": 0.0})
+    if name == "noise_evaluator":
+        return FewMoments, NoiseEvaluatorConfig(**few, num_frames=2)
     tiny = folder.parent / "tiny"
     make_tiny("tiny-random-qwen3-vl", tiny)
     return FinetuneVLM, FinetuneVLMConfig(**few, model=str(tiny), lora_dropout=0.0, max_triplets=ROWS * STEPS)
 
 
-RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "finetune_vlm")
+RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "noise_evaluator", "finetune_vlm")
+
+
+class FewMoments(NoiseEvaluator):
+    """Decodes no more moments than it trains on."""
+
+    def load_examples(self) -> Any:
+        """As many as ten steps see."""
+        examples, paths, rejections = super().load_examples()
+        return {"train": examples["train"][: ROWS * STEPS]}, paths, rejections
 
 
 @cache
@@ -182,7 +202,7 @@ def trained_losses(
     """
     for state in (AcceleratorState, GradientState):  # one process, several devices in turn
         state._reset_state(**({"reset_partial_state": True} if state is AcceleratorState else {}))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # what recipes say of themselves
         kind, config = run_of(name, Path(folder) / "run", device=device, mixed_precision=precision)
         losses: list[float] = []
         times: list[float] = []

@@ -324,7 +324,12 @@ class TrainingRun(ABC):
                 is_own = not math.isfinite(losses[self.accelerator.process_index])
                 own = [self.row_name(row) for row in rows] if is_own else []
                 wrong = sorted({row for part in gather_object([own]) for row in part})
-                refuse_loss(step, next(loss for loss in losses if not math.isfinite(loss)), wrong)
+                found = next(loss for loss in losses if not math.isfinite(loss))
+                shown = f", among rows {', '.join(wrong[:MOST_SHOWN])}" if wrong else ""
+                raise SystemExit(
+                    f"the loss of step {step} is {found}{shown}; the last checkpoint is as it was: lower "
+                    "--learning_rate or give --max_gradient_norm, with --restart"
+                )
             if self.monitor:
                 self.log_step(self.monitor, step, rate, table)
         return stops
@@ -462,8 +467,7 @@ class TrainingRun(ABC):
     def write_model(
         self,
         model: Any,
-        processor: Any = None,
-        *,
+        *processors: Any,
         state: dict[str, Tensor] | None = None,
         folder: str = "model",
         files: Mapping[str, Any] | None = None,
@@ -473,7 +477,7 @@ class TrainingRun(ABC):
 
         Args:
             model: Of transformers or PEFT.
-            processor: Written beside it.
+            processors: Written beside it, as a tokenizer is.
             state: Its weights; None: those that it has.
             folder: In the output folder.
             files: Name -> what else to write there as JSON.
@@ -495,7 +499,7 @@ class TrainingRun(ABC):
                 model.save_pretrained(unfinished, state_dict=dict(state), **options)  # which empties what it is given
                 loaded = type(model).from_pretrained(unfinished).state_dict()
             check_same(state, loaded, str(self.output_dir / folder))
-            if processor is not None:
+            for processor in processors:
                 processor.save_pretrained(unfinished)
             for name, content in (files or {}).items():
                 write_json(unfinished / name, content)
@@ -535,24 +539,6 @@ class TrainingRun(ABC):
     def remove_leftovers(self) -> None:
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
         shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
-
-
-def refuse_loss(step: int, loss: float, rows: Sequence[str]) -> None:
-    """End a run whose loss is not finite.
-
-    Args:
-        step: Of the loss.
-        loss: What it is.
-        rows: What it is of.
-
-    Raises:
-        SystemExit: Always, with the step and some of the rows.
-    """
-    shown = f", among rows {', '.join(rows[:MOST_SHOWN])}" if rows else ""
-    raise SystemExit(
-        f"the loss of step {step} is {loss}{shown}; the last checkpoint is as it was: lower --learning_rate or give "
-        "--max_gradient_norm, with --restart"
-    )
 
 
 def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:

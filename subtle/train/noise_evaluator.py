@@ -1,13 +1,11 @@
 """Train VERIFIED's noise evaluator, which scores how well a text describes a clip."""
 
-import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 from tqdm import tqdm
@@ -21,13 +19,10 @@ from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.vidclip.modeling_vidclip_matching import Encoded, contrastive_loss, matching_loss
-from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.run.accelerator import make_accelerator
-from subtle.run.checkpoints import Checkpoints, Progress
+from hf_models.video_text_matching import BlipMatcher, Scorer, load_matcher
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing, write_results
-from subtle.run.schedules import rate_factor, warmup_of
-from subtle.run.training import epoch_seed, identity_of, only_launch_in, refuse_loss
+from subtle.run.schedules import rate_factor
+from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.train.options import NoiseEvaluatorConfig
 
 POSITIVES, NEGATIVES = 2, 2
@@ -179,95 +174,111 @@ def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict
     return {"moments": len(examples), **accuracies}
 
 
-def train(
-    scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig, accelerator: Accelerator
-) -> list[dict[str, float]]:
-    """Train, one checkpoint an epoch; returns the losses."""
-    matcher = scorer.matcher
-    optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    per_epoch = max(1, len(clips.examples) // config.batch_size)
-    total = per_epoch * config.epochs
-    warmup = max(1, round(warmup_of(config.warmup_steps, total)))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: rate_factor(step, total, warmup, shape="linear")
-    )
-    scorer.matcher, optimizer, schedule = accelerator.prepare(matcher, optimizer, schedule)
-    identity = identity_of(config, without=("max_evaluated",))
-    checkpoints = Checkpoints(accelerator, Path(config.output_dir), identity, restart=config.restart)
-    progress = checkpoints.resume()
-    for epoch in range(progress.epoch, config.epochs):
-        generator = random.Random(f"{config.seed} {epoch}")
-        torch.manual_seed(epoch_seed(config.seed, epoch))
-        order = generator.sample(clips.examples, len(clips.examples))
-        losses = []
-        scorer.matcher.train()
-        steps = tqdm(range(per_epoch), desc=f"epoch {epoch + 1} of {config.epochs}", unit="batch")
-        for step in steps:
-            batch = order[step * config.batch_size : (step + 1) * config.batch_size]
+class NoiseEvaluator(TrainingRun):
+    """One training run."""
+
+    NAME, METRIC = "noise_evaluator", "loss"
+    KEEPS_BEST = False  # the last weights are published
+
+    def __init__(self, config: NoiseEvaluatorConfig) -> None:
+        super().__init__(config)
+        if self.accelerator.num_processes > 1:
+            raise SystemExit(
+                "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
+            )
+        disable_progress_bar()
+        self.examples, paths, self.rejections = self.load_examples()
+        self.scorer = self.load_scorer()
+        size = self.scorer.frame_size
+        self.clips = {split: Clips(of_split, paths, size, config) for split, of_split in self.examples.items()}
+        if not self.clips.get("train") or not self.clips["train"].examples:
+            raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
+        self.held_out = self.clips.get("test") or self.clips.get("validation")
+        matcher = self.scorer.matcher
+        optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+        self.model, self.optimizer = self.accelerator.prepare(matcher, optimizer)
+
+    def load_examples(self) -> tuple[dict[Split, list[NoiseExample]], dict[str, str], list[Rejection]]:
+        """Examples by split, the path of each video that is there, and what was refused."""
+        return load_examples(self.config)
+
+    def load_scorer(self) -> Scorer:
+        """What training starts from; the same at each call, with the parts that are new."""
+        check_model_folder(self.config.model)
+        set_seed(self.config.seed)
+        scorer = Scorer(*load_matcher(self.config.model, num_frames=self.config.num_frames))
+        scorer.matcher.to(self.accelerator.device)
+        return scorer
+
+    def identity(self) -> dict[str, Any]:
+        """What is measured on does not count."""
+        return identity_of(self.config, without=("max_evaluated",))
+
+    def batches(self, epoch: int) -> list[list[NoiseExample]]:
+        """The examples of each batch of an epoch."""
+        examples = self.clips["train"].examples
+        parts = epoch_batches(len(examples), epoch, self.config, self.accelerator)
+        return [[examples[row] for row in part.tolist()] for part in parts]
+
+    def count_steps(self) -> int:
+        """A batch of one moment has no others to compare it with, and is left out."""
+        steps = len(self.batches(0))
+        if not steps:
+            raise SystemExit("one moment is too few to train on; give at least two")
+        return steps
+
+    def rate_factor(self, step: int) -> float:
+        """Linear, after at least one step of warm-up."""
+        return rate_factor(step, self.total_steps, max(1, round(self.warmup)), shape="linear")
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        accelerator, progress, config = self.accelerator, self.progress, self.config
+        self.model.train()
+        for batch in self.fetched(self.batches(progress.epoch)[progress.step :]):
+            generator = random.Random(f"{config.seed} {progress.epoch} {progress.step}")
             with accelerator.autocast():
-                loss = training_loss(scorer, clips, batch, generator)
-            losses.append(loss.item())
-            if not math.isfinite(losses[-1]):
-                refuse_loss(epoch * per_epoch + step + 1, losses[-1], [str(example.desc_id) for example in batch])
+                loss = training_loss(self.scorer, self.clips["train"], batch, generator)
             accelerator.backward(loss)
-            accelerator.clip_grad_norm_(scorer.matcher.parameters(), config.max_gradient_norm or float("inf"))
-            optimizer.step()
-            accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
-            schedule.step()
-            optimizer.zero_grad()
-            steps.set_postfix(loss=f"{sum(losses[-20:]) / len(losses[-20:]):.3f}")
-        history = [*progress.history, {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}]
-        progress = Progress(epoch + 1, 0, (epoch + 1) * per_epoch, history=history)
-        checkpoints.save(progress)
-    scorer.matcher = accelerator.unwrap_model(scorer.matcher)
-    return progress.history
+            self.clip_gradients()
+            self.optimizer.step()
+            self.scorer.matcher.limit_logit_scale_()
+            self.optimizer.zero_grad()
+            self.finish_step(loss, [example.desc_id for example in batch])
+
+    def validate(self) -> dict[str, float]:
+        """On the held-out moments."""
+        return evaluate(self.scorer, self.held_out, self.config) if self.held_out else {}
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the model with its last weights; the figures of what it started from are taken now."""
+        scorer, after = (
+            self.scorer,
+            {name: value for name, value in self.progress.history[-1].items() if name != "loss"},
+        )
+        matcher = scorer.matcher.model if isinstance(scorer.matcher, BlipMatcher) else scorer.matcher
+        self.write_model(matcher, scorer.processor, scorer.tokenizer)
+        before = evaluate(self.load_scorer(), self.held_out, self.config) if self.held_out else {}
+        failures = {desc_id: reason for split in self.clips.values() for desc_id, reason in split.failures.items()}
+        coverage = {
+            "moments": {split: len(of_split) for split, of_split in self.examples.items()},
+            "without_negatives": len(self.rejections),
+            "without_frames": failures,
+        }
+        if failures or self.rejections:
+            counts = f"{len(self.rejections)} moments without a negative caption, {len(failures)} without frames"
+            print(f"left out: {counts}")
+        return {"trained": after, "before_training": before}, {"coverage": coverage}
 
 
 def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
-    """Train and evaluate; returns the metrics."""
-    disable_progress_bar()
-    set_seed(config.seed)
-    accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)
-    if accelerator.num_processes > 1:
-        raise SystemExit(
-            "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
-        )
-    with only_launch_in(Path(config.output_dir), accelerator):
-        return train_and_evaluate(config, accelerator)
-
-
-def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -> dict[str, Any]:
-    """Load, train, evaluate before and after, and write the model with its results."""
-    output_dir = Path(config.output_dir)
-    examples, paths, rejections = load_examples(config)
-    check_model_folder(config.model)
-    scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames))
-    size = scorer.frame_size
-    clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
-    if not clips.get("train") or not clips["train"].examples:
-        raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
-    held_out = clips.get("test") or clips.get("validation")
-    scorer.matcher.to(accelerator.device)
-    before = evaluate(scorer, held_out, config) if held_out else {}
-    history = train(scorer, clips["train"], config, accelerator)
-    after = evaluate(scorer, held_out, config) if held_out else {}
-    with replacing(output_dir / "model") as unfinished:
-        scorer.save_pretrained(unfinished)
-    failures = {desc_id: reason for split in clips.values() for desc_id, reason in split.failures.items()}
-    coverage = {
-        "moments": {split: len(of_split) for split, of_split in examples.items()},
-        "without_negatives": len(rejections),
-        "without_frames": failures,
-    }
-    metrics = {"trained": after, "before_training": before}
-    write_results(output_dir, metrics, config=config, seed=config.seed, history=history, coverage=coverage)
-    for name, value in after.items():
-        print(f"{name}: {value:.3f}, before training {before[name]:.3f}" if name != "moments" else f"{value:,} moments")
-    if failures or rejections:
-        print(f"left out: {len(rejections)} moments without a negative caption, {len(failures)} without frames")
-    print(f"model: {(output_dir / 'model').resolve()}")
-    return metrics
+    """Train one model; returns its metrics on the held-out moments, and those before training."""
+    return NoiseEvaluator(config).train()
 
 
 def main(config: NoiseEvaluatorConfig) -> None:
-    run(config)
+    metrics = run(config)
+    for name, value in metrics["trained"].items():
+        was = metrics["before_training"][name]
+        print(f"{name}: {value:.3f}, before training {was:.3f}" if name != "moments" else f"{value:,} moments")
+    print(f"model: {(Path(config.output_dir) / 'model').resolve()}")

@@ -21,12 +21,9 @@ from subtle.run.shared_config import (
     FramesConfig,
     Granularity,
     MomentDataConfig,
-    OptimizerConfig,
     OutputConfig,
     QueryConfig,
     ReleasedLossConfig,
-    RestartConfig,
-    RunConfig,
     TrainingRunConfig,
     VideosConfig,
 )
@@ -222,7 +219,7 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, DryRunConfig, MomentDataConfig
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, DryRunConfig, VideosConfig):
+class NoiseEvaluatorConfig(TrainingRunConfig, FramesConfig, DryRunConfig, VideosConfig):
     """What to learn from, what to train and how."""
 
     build: str | None = option(None, "Folder of `build.py fig` with negative captions; none: the miniature.")

@@ -172,7 +172,7 @@ def trainings(tiny, embedded, tiny_comp, moment_features):
 @pytest.fixture
 def evaluators(built_moments, tiny, text_clip):
     options = {"build": built_moments, "video_dir": tiny["dataset"].replace("/data", "/videos"), "model": text_clip}
-    options |= {"epochs": 4, "batch_size": 8, "num_frames": 2, "num_workers": 0, "device": "cpu"}
+    options |= {"epochs": 4, "batch_size": 8, "num_frames": 2, "num_workers": 0, "device": "cpu", "checkpoint_steps": 1}
     return {"noise_evaluator": recipe("noise_evaluator", lambda out: options, trained, tolerance=TRAINED_ALIKE)}
 
 
