@@ -28,7 +28,7 @@ CHAT_MODEL, SAMPLE = "gpt-4o", 40
 A100 = Machine(torch.device("cuda"), UTILIZATION * GPUS["A100"][1], num_workers=12)
 HOURS = (
     "Hours are estimated, not measured: one A100 at 35 % of its 312 TFLOP/s (bfloat16), by the models' operations, and "
-    "12 processes that decode a clip in 0.15 s."
+    "12 processes that decode a clip in 0.12 s."
 )
 RESNET_OPERATIONS = OPERATIONS * 11.5e9
 """Of ResNet-152 for one picture; it has 11.5 billion multiplications and additions (torchvision's documentation)."""

@@ -19,8 +19,11 @@ from subtle.run.gpus import UTILIZATION
 
 OVERHEAD_SECONDS = 0.02
 """Of a step, however small."""
-DECODING_SECONDS = 0.15
-"""Of a clip, in one process."""
+FRAME_SECONDS = 0.0098
+"""Of one core, to decode and resize a frame that a model sees, of 720p: docs/scale.md, "Decoding" ((97 + 15) ms for a
+clip of which 12 frames are wanted, and 0.5 ms each)."""
+DECODING_SECONDS = 12 * FRAME_SECONDS
+"""Of a clip of 12 frames."""
 OPERATIONS = 2
 """For each parameter and token: one multiplication and one addition."""
 PASSES = 3

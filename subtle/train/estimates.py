@@ -30,6 +30,7 @@ from subtle.run.architectures import KNOWN, read_sizes
 from subtle.run.gpus import GPUS, UTILIZATION, cards_for
 from subtle.run.loading import batches_in_memory
 from subtle.run.step_costs import StepCost, count_step
+from subtle.table.costs import FRAME_SECONDS
 from subtle.tfcovr.classifiers import aim_fields, new_adapters
 from subtle.train.noise_evaluator import NEGATIVES, POSITIVES
 from subtle.train.options import NoiseEvaluatorConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
@@ -37,9 +38,6 @@ from subtle.train.stage2 import MODEL_FIELDS, MODELS
 from subtle.train.vcmr import make_model
 from subtle.train.vidclip import CAPTIONING, PREFERENCE
 
-FRAME_SECONDS = 0.0098
-"""Of one core, to decode and resize a frame that a model sees, of 720p: docs/scale.md, "Decoding" ((97 + 15) ms for a
-clip of which 12 frames are wanted, and 0.5 ms each)."""
 FEATURE_SIZES = (2048, 768)
 """VERIFIED's features: ResNet-152 of videos, RoBERTa of queries."""
 DISRUPTED_TEXTS = 3
