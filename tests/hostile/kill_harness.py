@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from hf_datasets.video.shared_memory import PREFIX, PixelFolder
+from subtle.run.accelerator import REQUEUE
 
 LAUNCH = Path(__file__).with_name("launch.py")
 SIGNALS = tuple(signal.Signals(int(number)) for number in os.environ.get("KILL_SIGNALS", "9 15 2").split())
@@ -257,7 +258,8 @@ def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
         run.end()
     if run.processes > 1:  # what their launcher says of a dead rank is its own
         return faults if status or run.is_complete else [*faults, f"{strike} ended it with status 0"]
-    if strike.signal != signal.SIGINT and status != -strike.signal and not run.is_complete:
+    ends = {-strike.signal, REQUEUE if strike.signal == signal.SIGTERM else -strike.signal}  # after a checkpoint
+    if strike.signal != signal.SIGINT and status not in ends and not run.is_complete:
         faults.append(f"{strike} ended it with status {status}")
     if strike.signal == signal.SIGINT and run.mark.exists() and not run.is_complete:
         errors = run.errors()
