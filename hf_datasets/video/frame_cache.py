@@ -109,7 +109,7 @@ class FrameCache:
 
     def read(self, clip_id: str, drawn: np.ndarray | slice) -> Tensor:
         """Some frames of a clip, by their numbers; no others are read from the disk."""
-        return torch.from_numpy(np.require(self.frames[self.places[clip_id]][drawn], requirements="OW"))
+        return torch.from_numpy(np.require(self.frames[self.places[clip_id]][drawn], requirements=["O", "W"]))
 
 
 def cache_folder(
