@@ -18,8 +18,8 @@ LIMITS = {
     "lines of tests": 50_000,
     "percent of names in more than one file": 11,
     "percent of functions and classes in more than one file": 9,
-    "options": 355,
-    "flags": 917,
+    "options": 363,
+    "flags": 940,
     "verbs": 22,
     "files from a clip to mAP": 132,
 }

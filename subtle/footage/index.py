@@ -1,7 +1,10 @@
 """Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`."""
 
 import json
-from collections.abc import Callable
+import signal
+import threading
+import time
+from collections.abc import Callable, Set
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,7 +21,7 @@ from subtle.footage.models import described, load_model
 from subtle.footage.options import IndexConfig
 from subtle.footage.reading import read_ahead
 from subtle.footage.roots import note_root
-from subtle.footage.sources import Source, folder_source, miniature_source, table_source
+from subtle.footage.sources import Source, check_source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
 from subtle.footage.updating import Changes, Indexer, compare, storing
 from subtle.run.locks import only_run_in
@@ -71,8 +74,22 @@ def register(index: MomentIndex, encoder: Encoder, config: IndexConfig, source: 
     return index.add(model)
 
 
-def update(config: IndexConfig, source: Source, say: Say | None) -> tuple[Indexer, Changes]:
-    """Bring the index up to date."""
+def update(
+    config: IndexConfig,
+    source: Source,
+    say: Say | None,
+    encoder: Encoder | None = None,
+    unsettled: Set[str] = frozenset(),
+) -> tuple[Indexer, Changes]:
+    """Bring the index up to date.
+
+    Args:
+        config: What the command line says.
+        source: What the index is to hold.
+        say: Takes a line; None: silent, without a progress bar.
+        encoder: The model; None: loaded.
+        unsettled: Videos, not of `source`, that stay in the index as they are.
+    """
     say, quiet = say or silent, say is None
     with storing(config.output):
         index = MomentIndex.create(config.output)
@@ -81,11 +98,12 @@ def update(config: IndexConfig, source: Source, say: Say | None) -> tuple[Indexe
             f"{config.output}: files were cut short, as by a power loss; it goes back to the last state that can be "
             f"read ({', '.join(index.went_back)}), and what is missing is indexed again"
         )
-    encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
+    encoder = encoder or load_model(config if config.engine == "local" else replace(config, device="cpu"))
     with storing(config.output):
         model = register(index, encoder, config, source)
         note_root(index, source.root)
-    changes = compare(source, index.files(model.key), index.incomplete(model.key), retry=config.retry)
+    done = {video: row for video, row in index.files(model.key).items() if video not in unsettled}
+    changes = compare(source, done, index.incomplete(model.key) - unsettled, retry=config.retry)
     indexer = Indexer(index, model, encoder)
     if config.engine == "ray":
         indexer.run(
@@ -151,7 +169,10 @@ def show(say: Say, what: str, reasons: list[str]) -> None:
 
 
 def run(config: IndexConfig, say: Say | None = print) -> dict[str, Any]:
-    """Update or activate; returns the counts. Without `say` there is no progress bar either."""
+    """Update, watch or activate; returns the counts. Without `say` there is no progress bar either."""
+    if config.watch is not None:
+        watch(config, say or silent)
+        return {}
     # Of an index elsewhere, what two runs write is merged by its ids.
     alone = nullcontext() if "://" in config.output else only_run_in(Path(config.output), "--output")
     if config.activate is not None:
@@ -165,6 +186,68 @@ def run(config: IndexConfig, say: Say | None = print) -> dict[str, Any]:
     with alone, workers:
         indexer, _ = update(config, source, say)
         return report(indexer, source, config, say or silent)
+
+
+class Watch:
+    """Looks at a folder again and again, and indexes the files that did not change between two looks.
+
+    A file that grows, is replaced, renamed or removed is left as it is in the index until it has settled. What a look
+    cannot do, as on a full disk or while another run writes to the index, the next one does.
+
+    Args:
+        config: What to index.
+        say: Takes a line.
+    """
+
+    def __init__(self, config: IndexConfig, say: Say) -> None:
+        self.config, self.say = config, say
+        self.encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
+        self.seen: dict[str, tuple[int, int]] = {}
+        self.indexed: object = None
+        self.problem = ""
+
+    def look(self) -> dict[str, Any] | None:
+        """Index what has settled since the last look; returns the counts, or None where nothing changed."""
+        try:
+            check_source(self.config)
+            source = source_of(self.config)
+            before, self.seen = (
+                self.seen,
+                {one.file.video: (one.file.size, one.file.modified_ns) for one in source.files},
+            )
+            unsettled = {name for name in before.keys() | self.seen.keys() if before.get(name) != self.seen.get(name)}
+            settled = [one for one in source.files if one.file.video not in unsettled]
+            now = ({one.file.video: self.seen[one.file.video] for one in settled}, unsettled)
+            if not settled or now == self.indexed:
+                return None
+            with only_run_in(Path(self.config.output), "--output"):
+                indexer, changes = update(
+                    self.config, replace(source, files=settled), self.say, self.encoder, unsettled
+                )
+                self.indexed, self.problem = None if indexer.postponed else now, ""
+                if not changes.todo and not changes.moved and not changes.gone:
+                    return None
+                return report(indexer, source, self.config, self.say)
+        except (OSError, ValueError) as error:
+            if str(error) != self.problem:  # once, not at each look
+                self.problem = str(error)
+                self.say(f"{error}; tried again every {self.config.watch:g} s")
+            return None
+
+
+def watch(config: IndexConfig, say: Say) -> None:
+    """Index a folder that files arrive in, until a signal ends it."""
+    watched = Watch(config, say)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a terminal's Ctrl-C
+    say(f"{config.source}: looked at every {config.watch:g} s; Ctrl-C ends it")
+    try:
+        with running(config, device=config.device, num_decoders=config.num_workers):
+            while True:
+                watched.look()
+                time.sleep(config.watch or 0.0)
+    except KeyboardInterrupt:
+        say(f"stopped; {config.output} has what was committed, and the next run goes on from there")
 
 
 def main(config: IndexConfig) -> None:

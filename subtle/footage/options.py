@@ -1,6 +1,7 @@
 """The options of `index`, `search`, `tune`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from subtle.footage.two_step_config import TwoStepConfig
@@ -47,6 +48,9 @@ class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustC
     approximate_kind: Literal["flat", "sq"] = option(
         "flat", "What the approximate index holds: whole vectors, or a byte of each number, a quarter of the size."
     )
+    watch: float | None = option(
+        None, "Look at the folder every so many seconds, and index the files that have stopped growing; Ctrl-C ends it."
+    )
     keep_missing: bool = option(False, "Keep the moments of videos that are no longer there.")
     mixed_precision: Literal["no", "bf16"] = option(
         "no", "Floating-point type of the forward pass; vectors are stored as float32, and queries are computed in it."
@@ -56,6 +60,10 @@ class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustC
         super().__post_init__()
         if self.batch_size < 1:
             raise ValueError(f"--batch_size must be at least 1, not {self.batch_size}")
+        if self.watch is not None and (self.watch <= 0 or self.activate or "://" in self.output):
+            raise ValueError(f"--watch {self.watch:g}: seconds above 0, for an --output on this machine, no --activate")
+        if self.watch is not None and (self.source is None or not Path(self.source).expanduser().is_dir()):
+            raise ValueError(f"--watch is of a folder of videos, not of {self.source or 'the miniature'}")
         if not self.approximate and self.approximate_kind != "flat":
             raise ValueError("--approximate_kind is of --approximate")
         if not 0 < self.stride_seconds <= self.window_seconds:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -127,6 +128,71 @@ def test_missing_videos_can_be_kept(config, videos):
     (videos / "d.mp4").unlink()
     assert index.run(replace(config, keep_missing=True))["moments_in_index"] == 16
     assert index.run(config)["moments_in_index"] == 15
+
+
+def test_a_watched_file_is_indexed_when_it_has_stopped_growing_and_a_renamed_one_is_not_read_again(config, videos):
+    said = []
+    watched = index.Watch(replace(config, watch=5.0), said.append)
+    whole = (videos / "c.mp4").read_bytes()
+    (videos / "c.mp4").write_bytes(whole[:1000])
+    assert watched.look() is None  # nothing is known of any file yet
+    assert watched.look()["moments_in_index"] == 5 + 3 + 1  # a thousand bytes do not decode
+    (videos / "c.mp4").write_bytes(whole[:2000])
+    assert watched.look() is None
+    (videos / "c.mp4").write_bytes(whole)
+    assert watched.look() is None
+    assert watched.look()["moments_in_index"] == 5 + 3 + 7 + 1
+    assert watched.look() is None
+    vectors = {row["vector"] for row in rows_of(config.output) if row["video"] == "a.mp4"}
+    shutil.move(videos / "a.mp4", videos / "moved.mp4")
+    (videos / "d.mp4").unlink()
+    assert watched.look() is None
+    assert len(rows_of(config.output)) == 16  # until they have settled
+    counts = watched.look()
+    assert (counts["files_moved"], counts["files_deleted"], counts["files_indexed"]) == (1, 1, 0)
+    assert {row["vector"] for row in rows_of(config.output) if row["video"] == "moved.mp4"} == vectors
+
+
+def test_a_watched_disk_that_is_full_or_gone_is_said_once_and_waited_for(config, videos, monkeypatch):
+    said = []
+    watched = index.Watch(replace(config, watch=5.0), said.append)
+    watched.look()
+    full = OSError(28, "No space left on device")
+    with monkeypatch.context() as patched:
+        patched.setattr(index.Indexer, "commit", lambda *_: (_ for _ in ()).throw(full))
+        assert watched.look() is watched.look() is None
+    assert [line for line in said if "No space left" in line and "every 5 s" in line] == said[-1:]
+    assert watched.look()["files_indexed"] == 4
+    videos.rename(videos.with_name("unmounted"))
+    assert watched.look() is watched.look() is None
+    assert "that the disk is there" in said[-1]
+    assert "that the disk is there" not in said[-2]
+    videos.mkdir()
+    assert watched.look() is watched.look() is None
+    assert "nothing was changed" in said[-1]
+    assert len(rows_of(config.output)) == 16
+
+
+def test_watching_ends_with_a_signal_and_refuses_what_is_no_folder(config, videos, monkeypatch, capsys):
+    looks = []
+
+    def end(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(index.time, "sleep", end)
+    try:
+        index.run(replace(config, watch=0.5))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert looks == [0.5] * 3
+    assert "stopped; " in capsys.readouterr().out
+    assert len(rows_of(config.output)) == 16
+    for wrong in ({"watch": 0.0}, {"watch": 1.0, "source": None}, {"watch": 1.0, "output": "s3://bucket/index"}):
+        with pytest.raises(ValueError, match="--watch"):
+            replace(config, **wrong)
 
 
 @pytest.fixture
