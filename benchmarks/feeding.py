@@ -45,6 +45,7 @@ class WholeClips(LabeledClips):
     """Copies all frames of a clip from the cache to draw some of them, as before."""
 
     def read(self, position: int, drawn: np.ndarray | slice = slice(None)) -> Tensor:
+        """Some frames of a clip, after all were copied."""
         return super().read(position)[drawn]
 
 
@@ -58,9 +59,7 @@ def cached_clips(folder: Path, kind: type[LabeledClips] = LabeledClips) -> Label
     cache = FrameCache.__new__(FrameCache)
     cache._open(file, clips)
     augmentation = Augmentation(SIZE, crop_scale=0.8, flip=0.5, brightness=0.15)
-    return kind(
-        clips, [0] * NUM_CLIPS, NUM_FRAMES, SIZE, augmentation=augmentation, frames_per_part=2, cache=cache
-    )
+    return kind(clips, [0] * NUM_CLIPS, NUM_FRAMES, SIZE, augmentation=augmentation, frames_per_part=2, cache=cache)
 
 
 def epochs(data: LabeledClips, num_workers: int, step: Callable[[], object]) -> Callable[[], None]:
