@@ -237,6 +237,8 @@ class Watch:
 
 def watch(config: IndexConfig, say: Say) -> None:
     """Index a folder that files arrive in, until a signal ends it."""
+    if Path(config.source or "").expanduser().is_file():
+        raise ValueError(f"--watch is of a folder of videos, and {config.source} is a file")
     watched = Watch(config, say)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a terminal's Ctrl-C

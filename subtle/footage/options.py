@@ -1,7 +1,6 @@
 """The options of `index`, `search`, `tune`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from subtle.footage.two_step_config import TwoStepConfig
@@ -60,10 +59,8 @@ class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustC
         super().__post_init__()
         if self.batch_size < 1:
             raise ValueError(f"--batch_size must be at least 1, not {self.batch_size}")
-        if self.watch is not None and (self.watch <= 0 or self.activate or "://" in self.output):
-            raise ValueError(f"--watch {self.watch:g}: seconds above 0, for an --output on this machine, no --activate")
-        if self.watch is not None and (self.source is None or not Path(self.source).expanduser().is_dir()):
-            raise ValueError(f"--watch is of a folder of videos, not of {self.source or 'the miniature'}")
+        if self.watch is not None and (self.watch <= 0 or not self.source or self.activate or "://" in self.output):
+            raise ValueError(f"--watch {self.watch:g}: seconds above 0, of a folder, for an --output on this machine")
         if not self.approximate and self.approximate_kind != "flat":
             raise ValueError("--approximate_kind is of --approximate")
         if not 0 < self.stride_seconds <= self.window_seconds:

@@ -193,6 +193,8 @@ def test_watching_ends_with_a_signal_and_refuses_what_is_no_folder(config, video
     for wrong in ({"watch": 0.0}, {"watch": 1.0, "source": None}, {"watch": 1.0, "output": "s3://bucket/index"}):
         with pytest.raises(ValueError, match="--watch"):
             replace(config, **wrong)
+    with pytest.raises(ValueError, match="--watch is of a folder"):
+        index.run(replace(config, watch=1.0, source=__file__))
 
 
 @pytest.fixture
