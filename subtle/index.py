@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_models.index.feedback import rocchio
 from hf_models.index.search import default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
@@ -34,7 +35,7 @@ from subtle.footage.text_queries import keep_text_queries, text_encoder
 Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
 """What `search_many` has for all of its queries together."""
-OF_QUERY = ("text", "clip", "start_seconds", "end_seconds")
+OF_QUERY = ("text", "clip", "start_seconds", "end_seconds", "more_like", "less_like")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class Moment:
         """What is known of it, as JSON has it; scores and windows of steps that were not asked for are left out."""
         values = asdict(self) | {"path": None if self.path is None else str(self.path)}
         return {name: value for name, value in values.items() if value is not None or name in {"label", "text", "path"}}
+
+
+Marked = Sequence[Moment | str] | Moment | str
+"""Moments, or their ids."""
 
 
 class Index:
@@ -204,6 +209,8 @@ class Index:
         clip: str | Path | None = None,
         start_seconds: float | None = None,
         end_seconds: float | None = None,
+        more_like: Marked = (),
+        less_like: Marked = (),
         limit: int = 10,
         say: Say | None = None,
         **options: Any,
@@ -215,19 +222,24 @@ class Index:
             clip: Video file with the query clip.
             start_seconds: Where the clip starts; None: at the beginning.
             end_seconds: Where it ends; None: at the end.
+            more_like: Moments of this index that fit, or their ids: the query moves towards their vectors, see
+                `hf_models.index.feedback`. They are found again, as whatever fits. Enough without text and clip.
+            less_like: Moments that do not fit, or their ids: the query moves away; they may still be found.
             limit: Most moments to give.
             say: Takes what a user should know beside the result, one line each; None: a warning of Python.
             options: Further ones of `subtle search`: `where`, `folder`, `exclude_same_video`, `min_score`,
                 `nothing_fits`, `approximate`, `probes`; of the second step `refine`, `rerank`, `shortlist` and so on.
 
         Raises:
-            ValueError: There is neither clip nor text, or an option cannot be.
+            ValueError: There is neither clip, text nor `more_like`, a marked moment is not in the index, or an option
+                cannot be.
             VideoError: The clip cannot be read.
             ModelChangedError: The model is no longer the one that made the vectors.
             OSError: The index cannot be read.
         """
         asked = {"text": text, "clip": clip, "start_seconds": start_seconds, "end_seconds": end_seconds, "limit": limit}
-        return self.as_moments([self.find(self.asking(asked | options), say or warned)])[0]
+        marked = {"more_like": more_like, "less_like": less_like}
+        return self.as_moments([self.find(self.asking(asked | marked | options), say or warned)])[0]
 
     def search_many(
         self, queries: Sequence[Mapping[str, Any]], *, limit: int = 10, **narrowing: Any
@@ -235,7 +247,8 @@ class Index:
         """The moments that fit each of several queries: their clips and texts one by one, then one product for all.
 
         Args:
-            queries: Each with `text`, `clip`, `start_seconds` and `end_seconds`, as far as it has them.
+            queries: Each with `text`, `clip`, `start_seconds`, `end_seconds`, `more_like` and `less_like`, as far as it
+                has them.
             limit: Most moments to give for each.
             narrowing: `where`, `folder`, `approximate` and `probes`, the same for all.
 
@@ -250,7 +263,7 @@ class Index:
         configs = [self.asking({**query, "limit": limit, **narrowing}) for query in queries]
         if not configs:
             return []
-        vectors = np.stack([self.embedded(config) for config in configs])
+        vectors = np.stack([self.moved(config) for config in configs])
         return self.as_moments(self.nearest(vectors, configs[0]))
 
     def export(
@@ -285,7 +298,8 @@ class Index:
         if unknown := sorted(asked.keys() - known):
             raise ValueError(f"a search has no {unknown[0]}; it has {', '.join(sorted(known - self.asked.keys()))}")
         clip = None if asked.get("clip") is None else str(asked["clip"])
-        return SearchConfig(**{"index": self.store.path, **self.asked, **asked, "clip": clip})
+        marked = {name: ids_of(asked.get(name, ())) for name in ("more_like", "less_like")}
+        return SearchConfig(**{"index": self.store.path, **self.asked, **asked, "clip": clip, **marked})
 
     def as_moments(self, found: Sequence[Sequence[dict[str, Any]]]) -> list[list[Moment]]:
         """The rows that were found for each query as what a caller gets."""
@@ -329,7 +343,7 @@ class Index:
             VideoError: The clip is not there, or no file.
         """
         if config.clip is None and config.text is None:
-            raise ValueError("say what to look for: --text, --clip, or both")
+            raise ValueError("say what to look for: --text, --clip, or both, or --more_like")
         if config.clip is not None:  # before a model is loaded
             from hf_datasets.video.frame_folder import version_of
 
@@ -347,6 +361,21 @@ class Index:
                 keep_text_queries(self.model.name, encoder)  # for the next process
             return np.asarray(encoder.query(frames, config.text))
 
+    def moved(self, config: SearchConfig) -> np.ndarray:
+        """The vector of a query, `(D,)`, moved by the moments that were marked.
+
+        Raises:
+            ValueError: As `embedded`; the index has no such moment, or the marks cancel each other.
+            VideoError: As `embedded`.
+        """
+        marked = [*config.more_like, *config.less_like]
+        if not marked:
+            return self.embedded(config)
+        vectors = self.store.vectors_of(self.model.key, marked)  # refused before a model is loaded
+        is_alone = config.clip is None and config.text is None and config.more_like
+        split = len(config.more_like)
+        return rocchio(None if is_alone else self.embedded(config), vectors[:split], vectors[split:])
+
     def nearest(self, vectors: np.ndarray, config: SearchConfig, **more: Any) -> list[list[dict[str, Any]]]:
         """The best moments for each of some queries."""
         probes = (config.probes or default_probes(self.store, self.model)) if config.approximate else None
@@ -357,7 +386,7 @@ class Index:
         """The moments that fit best as rows, with the columns of the steps that were asked for."""
         has_second_step = config.refine is not None or config.rerank is not None
         more: dict[str, Any] = {"limit": config.shortlist if has_second_step else config.limit}
-        query = self.embedded(config)
+        query = self.moved(config)
         if config.exclude_same_video:
             from hf_datasets.footage.files import fingerprint
 
@@ -399,7 +428,7 @@ class Index:
         from subtle.footage.second_step import SecondStep, cache_of
 
         is_chat = config.rerank is not None and not Path(config.rerank).is_dir()  # whose costs are counted by query
-        query = {"text": None, "clip": None, "start_seconds": None, "end_seconds": None, "exclude_same_video": False}
+        query = dict.fromkeys([*OF_QUERY, "exclude_same_video"])
         key = repr([asdict(config) | ({} if is_chat else query)])
         with self.lock:
             if key not in self.steps:
@@ -435,6 +464,12 @@ def create_index(path: str | Path, **options: Any) -> Index:
 def as_row(moment: Moment) -> dict[str, Any]:
     """A moment as what is exported and printed knows it."""
     return {name: value for name, value in moment.to_dict().items() if name != "path"}
+
+
+def ids_of(marked: Marked) -> list[str]:
+    """The ids of marked moments; one alone is a list of one."""
+    several = [marked] if isinstance(marked, str | Moment) else marked
+    return [one.moment_id if isinstance(one, Moment) else one for one in several]
 
 
 def warned(message: str) -> None:

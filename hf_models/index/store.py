@@ -22,6 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
@@ -384,6 +385,26 @@ class MomentIndex:
     def rows_of(self, key: str, videos: Sequence[str]) -> pa.Table:
         """All moments of some videos, with their vectors."""
         return self.moments(key).search().where(f"video IN ({', '.join(map(quoted, videos))})").limit(None).to_arrow()
+
+    def vectors_of(self, key: str, moment_ids: Sequence[str]) -> np.ndarray:
+        """The vectors `(N, D)` float32 of some moments, in their order.
+
+        Raises:
+            IndexDamagedError: A vector is missing or not finite.
+            ValueError: There is no such moment.
+        """
+        wanted = f"moment_id IN ({', '.join(map(quoted, dict.fromkeys(moment_ids)))})"
+        with _reading(self.path):
+            found = self.moments(key).search().where(wanted).select(["moment_id", "vector"]).limit(None).to_arrow()
+        vectors = {row["moment_id"]: row["vector"] for row in found.to_pylist()}
+        for name in moment_ids:
+            if name not in vectors:
+                raise ValueError(f"{self.path} has no moment {name!r}; moments of a search have their moment_id")
+            if vectors[name] is None or not np.isfinite(vectors[name]).all():
+                raise IndexDamagedError(
+                    damaged(self.path, f"the vector of the moment {name!r} is missing or not finite")
+                )
+        return np.array([vectors[name] for name in moment_ids], np.float32)
 
     def partition(self, key: str, *, kind: Literal["flat", "sq"] = "flat") -> None:
         """Build an approximate index of a model's vectors: parts about centers, of which a search visits some.

@@ -81,6 +81,8 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
     start_seconds: float | None = option(None, "Where the clip starts; none: at the beginning.")
     end_seconds: float | None = option(None, "Where it ends; none: at the end.")
     text: str | None = option(None, "What to look for, or what is different from the clip.")
+    more_like: list[str] = option([], "Ids of found moments that fit: the query moves towards them.")
+    less_like: list[str] = option([], "Ids of found moments that do not fit: it moves away from them.")
     limit: int = option(10, "Most moments to show.")
     min_score: float | None = option(None, "Leave out moments with a lower score: nothing may fit.")
     nothing_fits: bool = option(
@@ -115,11 +117,26 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
             raise ValueError("give --min_score or --nothing_fits, not both")
         if self.text is None and self.refine is not None:
             raise ValueError("--refine finds moments by a text; give --text with it")
+        self.check_marks()
         times = (self.start_seconds, self.end_seconds)
         if self.clip is None and (times != (None, None) or self.exclude_same_video):
             raise ValueError("--start_seconds, --end_seconds and --exclude_same_video are of a --clip")
         if not 0 <= (self.start_seconds or 0.0) < (float("inf") if self.end_seconds is None else self.end_seconds):
             raise ValueError(f"--start_seconds {times[0]} --end_seconds {times[1]}: it is 0 <= start < end")
+
+    def check_marks(self) -> None:
+        """Refuse marks that cannot be.
+
+        Raises:
+            ValueError: They contradict each other, or another option needs what they are given without.
+        """
+        if both := sorted(set(self.more_like) & set(self.less_like)):
+            raise ValueError(f"the moment {both[0]!r} is in --more_like and in --less_like; leave it in one of them")
+        is_moved = bool(self.more_like or self.less_like)
+        if is_moved and self.nothing_fits:
+            raise ValueError("--nothing_fits is calibrated for queries without --more_like and --less_like")
+        if self.rerank is not None and is_moved and self.clip is None and self.text is None:
+            raise ValueError("--rerank reads --text, --clip, or both; give one beside --more_like")
 
 
 @dataclass

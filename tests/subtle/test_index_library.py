@@ -16,6 +16,7 @@ pytest.importorskip("lancedb")
 from small_index import build_index
 
 import subtle
+from hf_models.index.feedback import rocchio
 from subtle.footage import index as index_recipe
 from subtle.footage import search
 from subtle.footage.models import load_again
@@ -74,6 +75,36 @@ def test_many_queries_at_once_find_what_each_finds_alone(made, opened):
         opened.search_many(queries, rerank="model")
     with pytest.raises(ValueError, match="a query of search_many has no min_score; it has text, clip"):
         opened.search_many([{"text": "show red", "min_score": 0.5}])
+
+
+def test_marked_moments_move_a_query_and_are_still_found(made, opened):
+    before = opened.search(**clip_of(made), limit=16)
+    wanted = next(one for one in before if one.label != before[0].label)
+    after = opened.search(**clip_of(made), limit=16, more_like=[wanted], less_like=before[0])
+    assert {one.moment_id for one in after} == {one.moment_id for one in before}
+    vectors = opened.store.vectors_of(opened.model.key, [one.moment_id for one in after])
+    marked = opened.store.vectors_of(opened.model.key, [wanted.moment_id, before[0].moment_id])
+    query = rocchio(opened.embedded(opened.asking(clip_of(made))), marked[:1], marked[1:])
+    assert [one.score for one in after] == pytest.approx((vectors @ query).tolist(), abs=1e-5)
+    assert [one.score for one in after] != pytest.approx([one.score for one in before], abs=1e-5)
+    (alone,) = opened.search(more_like=wanted.moment_id, limit=1)  # without the model
+    assert alone.label == wanted.label
+    assert alone.score == pytest.approx(1, abs=1e-5)
+    (together,) = opened.search_many([{**clip_of(made), "more_like": [wanted], "less_like": before[:1]}], limit=16)
+    assert [one.moment_id for one in together] == [one.moment_id for one in after]
+
+
+def test_marks_that_cannot_be_are_refused(opened):
+    known = opened.search(text="show red", limit=1)
+    for asked, told in (
+        ({"text": "show red", "more_like": ["none"]}, "has no moment 'none'"),
+        ({"less_like": known}, "say what to look for"),
+        ({"more_like": known, "less_like": known}, "is in --more_like and in --less_like"),
+        ({"text": "show red", "more_like": known, "nothing_fits": True}, "calibrated for queries without"),
+        ({"more_like": known, "rerank": "model"}, "--rerank reads --text"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            opened.search(**asked)
 
 
 def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):

@@ -1,0 +1,50 @@
+"""Relevance feedback: a query moved by moments that were judged, after Rocchio (1971)."""
+
+import numpy as np
+
+WEIGHTS = (1.0, 0.75, 0.15)
+"""Of the query, of the moments that fit and of those that do not: Rocchio's usual ones."""
+
+
+def rocchio(
+    query: np.ndarray | None,
+    more_like: np.ndarray,
+    less_like: np.ndarray,
+    weights: tuple[float, float, float] = WEIGHTS,
+) -> np.ndarray:
+    """A query nearer to some vectors and further from others.
+
+    Example:
+        >>> rocchio(np.array([2.0, 0.0]), np.array([[0.0, 1.0]]), np.empty((0, 2)), (1.0, 1.0, 1.0)).round(3)
+        array([0.707, 0.707], dtype=float32)
+
+    Args:
+        query: `(D,)`; None: there are judged moments alone.
+        more_like: `(P, D)`, vectors of moments that fit.
+        less_like: `(N, D)`, vectors of moments that do not.
+        weights: Of the query, of the mean of `more_like` and of the mean of `less_like`.
+
+    Returns:
+        `(D,)` float32 of length 1. All vectors count by their direction, whatever their lengths.
+
+    Raises:
+        ValueError: The parts cancel each other.
+    """
+    moved = np.zeros(more_like.shape[1], np.float64)
+    for weight, vectors in ((weights[1], more_like), (-weights[2], less_like)):
+        if len(vectors):
+            moved += weight * unit(vectors).mean(0)
+    if query is not None:
+        moved += weights[0] * unit(query)
+    length = float(np.linalg.norm(moved))
+    if length < 1e-6:
+        raise ValueError("the marks cancel each other and the query: nothing is left to look for; mark other moments")
+    return (moved / length).astype(np.float32)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """The same directions, of length 1; zeros stay."""
+    wide = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+    directions: np.ndarray = np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
+    return directions
