@@ -8,6 +8,7 @@ from typing import Any
 
 PLACES = {
     **dict.fromkeys(("Index", "Moment", "create_index", "open_index"), "subtle.index"),
+    **dict.fromkeys(("Client", "ServiceError"), "subtle.client"),
     **dict.fromkeys(("IndexDamagedError", "ModelChangedError"), "hf_models.index.store"),
     "VideoError": "hf_datasets.video",
 }

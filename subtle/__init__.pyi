@@ -3,6 +3,8 @@
 from hf_datasets.video import VideoError as VideoError
 from hf_models.index.store import IndexDamagedError as IndexDamagedError
 from hf_models.index.store import ModelChangedError as ModelChangedError
+from subtle.client import Client as Client
+from subtle.client import ServiceError as ServiceError
 from subtle.index import Index as Index
 from subtle.index import Moment as Moment
 from subtle.index import create_index as create_index

@@ -32,6 +32,8 @@ MAX_CLIP_SECONDS = 60.0
 KEPT_BYTES = 1_000_000_000
 """Of copies and uploads; those that nobody used for longest go first."""
 KEPT_IDS = 20_000
+HOSTS = {"127.0.0.1", "localhost"}
+"""Names of this machine for itself."""
 PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120)}
 """How many frames, and the width and height of each."""
 FOLDER = "media"

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.media import FOLDER, plain
+from subtle.service.media import FOLDER, HOSTS, plain
 from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
@@ -27,7 +27,6 @@ CACHE_SECONDS = (600, 3600)
 """How often what Gradio keeps of uploads is looked through, and how old it becomes."""
 MISTAKES = (VideoError, ValueError, OSError, RuntimeError)  # LanceDB's own are RuntimeErrors
 HERE = Path(__file__).parent
-HOSTS = {"127.0.0.1", "localhost"}
 NOT_SERVED = re.compile(r"^/+(gradio_api/+)?(file|proxy|stream)\b")
 
 
@@ -344,8 +343,15 @@ class Guard:
         return "this page serves no files by their paths" if NOT_SERVED.match(scope["path"]) else ""
 
 
-def launch(blocks: gr.Blocks, page: Page, *, port: int | None = None, is_public: bool = False) -> None:
-    """Start the page on this machine alone or, as a Space, where the environment says.
+def launch(
+    blocks: gr.Blocks,
+    page: Page,
+    *,
+    port: int | None = None,
+    is_public: bool = False,
+    beside: Sequence[Middleware] = (),
+) -> None:
+    """Start the page on this machine alone or, as a Space, where the environment says; `beside` answers before it.
 
     Raises:
         OSError: The port is taken.
@@ -375,6 +381,6 @@ def launch(blocks: gr.Blocks, page: Page, *, port: int | None = None, is_public:
         prevent_thread_lock=True,
         app_kwargs={
             "routes": [Route(f"/{FOLDER}/{{token}}", page.media.serve)],
-            "middleware": [Middleware(Guard, is_public=is_public)],
+            "middleware": [Middleware(Guard, is_public=is_public), *beside],
         },
     )

@@ -1,6 +1,7 @@
 """Search your own videos on a page of your browser: choose or upload a clip, trim it, write what is different."""
 
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage import index as index_recipe
 from subtle.footage.options import IndexConfig
 from subtle.footage.roots import root_of
+from subtle.service.media import HOSTS
 from subtle.service.options import DEFAULT_INDEX, ServeConfig
 
 
@@ -47,16 +49,35 @@ def marks_of(config: ServeConfig, index: MomentIndex) -> Path:
     return Path("marks.csv" if "://" in index.path else f"{index.path}/marks.csv").absolute()
 
 
+def token_of(config: ServeConfig) -> str | None:
+    """The token that requests must bear.
+
+    Raises:
+        ValueError: There is none, and others could reach the service.
+    """
+    token = os.environ.get("SUBTLE_TOKEN") or None
+    if config.host not in HOSTS and token is None:
+        raise ValueError(
+            f"--host {config.host} lets others in: set the environment variable SUBTLE_TOKEN to a long secret, which "
+            "their requests must bear"
+        )
+    return token
+
+
 def main(config: ServeConfig) -> None:
-    if importlib.util.find_spec("gradio") is None:
-        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[page]'")
+    if missing := [name for name in ("gradio", "prometheus_client") if importlib.util.find_spec(name) is None]:
+        raise SystemExit(f"{missing[0]} is not installed; run: pip install 'subtle-video[page]'")
+    token = token_of(config)
     index = index_of(config)
     model = index.find(config.model)
     root = videos_of(config, index, model)
     own = PixelFolder(in_memory=False)  # of a page that was killed, copies and uploads are removed now
     try:
         os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
+        from starlette.middleware import Middleware
+
         from subtle.index import Index
+        from subtle.service.api import LOG, Beside, Service, build_api
         from subtle.service.export_process import export_archive
         from subtle.service.index_search import IndexSearch
         from subtle.service.marks import Marks
@@ -69,17 +90,32 @@ def main(config: ServeConfig) -> None:
         limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
         media = Media(partial(path_of_video, root), own.path, **limits)
         try:
+            service = Service(opened, media, marks, timeout_seconds=config.timeout_seconds, log_texts=config.log_texts)
+            api = build_api(service, token=token, per_minute=config.requests_per_minute)
+            LOG.setLevel(logging.INFO)
+            LOG.addHandler(logging.StreamHandler())
+            if config.host not in HOSTS:
+                import uvicorn
+
+                uvicorn.run(
+                    api, host=config.host, port=config.port or 7860, log_level="warning", timeout_graceful_shutdown=10
+                )
+                return
             search = IndexSearch(opened, media)
             page = Page(search, marks=marks, export=partial(export_archive, root=root), limit=config.limit)
             count = index.moments(model.key).count_rows()
             note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"
             blocks = build_page(page, title="Search your videos", note=note)
             try:
-                launch(blocks, page, port=config.port)
+                launch(blocks, page, port=config.port, beside=[Middleware(Beside, api=api)])
             except OSError as error:
                 taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
                 raise OSError(f"{taken} taken on this machine; name another with --port") from error
-            print(f"{count:,} moments at {blocks.local_url} (only on this machine); end with Ctrl-C", flush=True)
+            print(
+                f"{count:,} moments at {blocks.local_url} (only on this machine), for programs at "
+                f"{blocks.local_url}docs; end with Ctrl-C",
+                flush=True,
+            )
             for name in ("SIGTERM", "SIGHUP"):  # so that copies and uploads are removed
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
