@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_models.index.feedback import rocchio
+from hf_models.index.feedback import grouped, rocchio
 from hf_models.index.search import default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
@@ -35,6 +35,9 @@ from subtle.footage.text_queries import keep_text_queries, text_encoder
 Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
 """What `search_many` has for all of its queries together."""
+REPLAY_COSINE = 0.99
+"""Of moments that are one: of drawn replays few others reach it, by the model that ships or by CLIP; see RESULTS.md."""
+LOOKED_AT_PER_GROUP = 10
 OF_QUERY = ("text", "clip", "start_seconds", "end_seconds", "more_like", "less_like")
 
 
@@ -57,6 +60,7 @@ class Moment:
         vector_score: The dot product; None without a second step.
         span_score: Of `refine`; None without it.
         rerank_score: Of `rerank`; None without it.
+        replays: With `group_replays` the moments that are nearly equal to this one, best first.
     """
 
     video: str
@@ -73,10 +77,13 @@ class Moment:
     vector_score: float | None = None
     span_score: float | None = None
     rerank_score: float | None = None
+    replays: tuple["Moment", ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it, as JSON has it; scores and windows of steps that were not asked for are left out."""
-        values = asdict(self) | {"path": None if self.path is None else str(self.path)}
+        """What is known of it, as JSON has it; what was not asked for, such as scores of steps, is left out."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["path"] = None if self.path is None else str(self.path)
+        values["replays"] = [one.to_dict() for one in self.replays] or None
         return {name: value for name, value in values.items() if value is not None or name in {"label", "text", "path"}}
 
 
@@ -228,7 +235,9 @@ class Index:
             limit: Most moments to give.
             say: Takes what a user should know beside the result, one line each; None: a warning of Python.
             options: Further ones of `subtle search`: `where`, `folder`, `exclude_same_video`, `min_score`,
-                `nothing_fits`, `approximate`, `probes`; of the second step `refine`, `rerank`, `shortlist` and so on.
+                `nothing_fits`, `approximate`, `probes`; of the second step `refine`, `rerank`, `shortlist` and so on;
+                `group_replays`, the least cosine of moments that are shown as one, or True for 0.99, among ten times
+                the limit.
 
         Raises:
             ValueError: There is neither clip, text nor `more_like`, a marked moment is not in the index, or an option
@@ -298,8 +307,10 @@ class Index:
         if unknown := sorted(asked.keys() - known):
             raise ValueError(f"a search has no {unknown[0]}; it has {', '.join(sorted(known - self.asked.keys()))}")
         clip = None if asked.get("clip") is None else str(asked["clip"])
+        grouping = asked.get("group_replays")
         marked = {name: ids_of(asked.get(name, ())) for name in ("more_like", "less_like")}
-        return SearchConfig(**{"index": self.store.path, **self.asked, **asked, "clip": clip, **marked})
+        least = {"group_replays": REPLAY_COSINE if grouping is True else grouping or None}
+        return SearchConfig(**{"index": self.store.path, **self.asked, **asked, "clip": clip, **marked, **least})
 
     def as_moments(self, found: Sequence[Sequence[dict[str, Any]]]) -> list[list[Moment]]:
         """The rows that were found for each query as what a caller gets."""
@@ -311,6 +322,7 @@ class Index:
 
         def moment(row: dict[str, Any]) -> Moment:
             values = {name: value for name, value in row.items() if name in known}
+            values["replays"] = tuple(moment(one) for one in row.get("replays", ()))
             return Moment(**values, path=root and root / row["video"])
 
         return [[moment(row) for row in rows] for rows in found]
@@ -385,7 +397,8 @@ class Index:
     def find(self, config: SearchConfig, say: Say) -> list[dict[str, Any]]:
         """The moments that fit best as rows, with the columns of the steps that were asked for."""
         has_second_step = config.refine is not None or config.rerank is not None
-        more: dict[str, Any] = {"limit": config.shortlist if has_second_step else config.limit}
+        looked_at = config.limit if config.group_replays is None else config.limit * LOOKED_AT_PER_GROUP
+        more: dict[str, Any] = {"limit": config.shortlist if has_second_step else looked_at}
         query = self.moved(config)
         if config.exclude_same_video:
             from hf_datasets.footage.files import fingerprint
@@ -402,6 +415,10 @@ class Index:
             found = [row for row in found if row["score"] >= least]
         if has_second_step:
             found = self.second_step(config, found, say)
+        if config.group_replays is not None:
+            vectors = self.store.vectors_of(self.model.key, [row["moment_id"] for row in found])
+            groups = grouped(vectors, config.group_replays)
+            found = [found[first] | {"replays": [found[row] for row in rest]} for first, *rest in groups]
         return found[: config.limit]
 
     def calibrated(self, config: SearchConfig) -> tuple[float, str]:
@@ -463,7 +480,7 @@ def create_index(path: str | Path, **options: Any) -> Index:
 
 def as_row(moment: Moment) -> dict[str, Any]:
     """A moment as what is exported and printed knows it."""
-    return {name: value for name, value in moment.to_dict().items() if name != "path"}
+    return {name: value for name, value in moment.to_dict().items() if name not in {"path", "replays"}}
 
 
 def ids_of(marked: Marked) -> list[str]:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as bench
+from benchmarks.feedback import Searched, measured
 from benchmarks.index import clustered, ratios
 from benchmarks.index_ways import blocks
+from metrics.map_at_k.scoring import mean_average_precision
 
 
 def results(recall, per_second):
@@ -65,3 +67,21 @@ def test_sizes_are_typed_as_moments_by_dimensions():
     for wrong in ("100000", "10x256", "axb", "100000x-1"):
         with pytest.raises(Exception, match="at least 1000x16"):
             bench.size_of(wrong)
+
+
+def test_marks_are_measured_with_the_judged_clips_and_without():
+    generator = np.random.default_rng(0)
+    clips = generator.standard_normal((40, 8))
+    fits, own = np.zeros((6, 40), bool), np.zeros((6, 40), bool)
+    fits[:, 3::4] = True
+    own[:, 0] = True
+    data = Searched(generator.standard_normal((6, 8)), clips, fits, own, np.arange(6))
+    still = measured(data, (1.0, 0.0, 0.0))
+    np.testing.assert_allclose(still["all"][0], still["all"][1])
+    np.testing.assert_allclose(still["rest"][0], still["rest"][1])
+    names = [str(place) for place in range(40)]
+    for which, first in (("all", 0), ("rest", 5)):
+        ranked = [[names[place] for place in row[first:-1]] for row in data.order(data.queries)]
+        relevant = [[name for name in row if fits[0, int(name)]] for row in ranked]
+        expected = mean_average_precision(ranked, relevant, k=50)["map@50"]
+        assert still[which][0].mean() == pytest.approx(expected)

@@ -393,6 +393,8 @@ class MomentIndex:
             IndexDamagedError: A vector is missing or not finite.
             ValueError: There is no such moment.
         """
+        if not moment_ids:
+            return np.empty((0, 0), np.float32)
         wanted = f"moment_id IN ({', '.join(map(quoted, dict.fromkeys(moment_ids)))})"
         with _reading(self.path):
             found = self.moments(key).search().where(wanted).select(["moment_id", "vector"]).limit(None).to_arrow()

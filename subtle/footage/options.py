@@ -97,6 +97,9 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
         None, "Parts of the approximate index to look into; none: twice the square root of how many it has."
     )
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
+    group_replays: float | None = option(
+        None, "Show moments of at least this cosine once, the others beneath the best: replays, copies, other cameras."
+    )
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
     export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
     exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
@@ -117,19 +120,21 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
             raise ValueError("give --min_score or --nothing_fits, not both")
         if self.text is None and self.refine is not None:
             raise ValueError("--refine finds moments by a text; give --text with it")
-        self.check_marks()
+        self.check_marks_and_groups()
         times = (self.start_seconds, self.end_seconds)
         if self.clip is None and (times != (None, None) or self.exclude_same_video):
             raise ValueError("--start_seconds, --end_seconds and --exclude_same_video are of a --clip")
         if not 0 <= (self.start_seconds or 0.0) < (float("inf") if self.end_seconds is None else self.end_seconds):
             raise ValueError(f"--start_seconds {times[0]} --end_seconds {times[1]}: it is 0 <= start < end")
 
-    def check_marks(self) -> None:
-        """Refuse marks that cannot be.
+    def check_marks_and_groups(self) -> None:
+        """Refuse marks and groups that cannot be.
 
         Raises:
-            ValueError: They contradict each other, or another option needs what they are given without.
+            ValueError: Marks contradict each other or are given without what another option needs; no cosine.
         """
+        if self.group_replays is not None and not 0 < self.group_replays <= 1:
+            raise ValueError(f"--group_replays must be above 0 and at most 1, not {self.group_replays:g}")
         if both := sorted(set(self.more_like) & set(self.less_like)):
             raise ValueError(f"the moment {both[0]!r} is in --more_like and in --less_like; leave it in one of them")
         is_moved = bool(self.more_like or self.less_like)

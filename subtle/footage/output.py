@@ -16,9 +16,22 @@ FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in 
 
 
 def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is given of each moment; after a second step also what that changed."""
+    """What is given of each moment; after a second step also what that changed, and replays where they are grouped."""
     names = columns(found)
-    return [{name: row[name] for name in names} for row in found]
+    rows = [{name: row[name] for name in names} for row in found]
+    for record, row in zip(rows, found, strict=True):
+        record |= {"replays": records(row["replays"])} if "replays" in row else {}
+    return rows
+
+
+def lines_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A record for each line: the replays of a moment beneath it, with its number."""
+    lines = []
+    for number, record in enumerate(records(found), start=1):
+        replays = record.pop("replays", None)
+        lines.append(record | ({} if replays is None else {"replay_of": None}))
+        lines += [replay | {"replay_of": number} for replay in replays or ()]
+    return lines
 
 
 def columns(found: Sequence[dict[str, Any]]) -> list[str]:
@@ -41,8 +54,9 @@ def as_csv(found: Sequence[dict[str, Any]]) -> str:
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns(found))
-    for row in records(found):
+    rows = lines_of(found)
+    writer.writerow(rows[0] if rows else COLUMNS)
+    for row in rows:
         writer.writerow([cell(value) for value in row.values()])
     return file.getvalue().rstrip("\n")
 
@@ -58,18 +72,19 @@ def as_table(found: Sequence[dict[str, Any]]) -> str:
     """Aligned columns; what would move a terminal's cursor is shown as text."""
     if not found:
         return "no moment fits"
-    names = columns(found)
-    rows = [names, *([shown(value) for value in row.values()] for row in records(found))]
+    lines = lines_of(found)
+    names = list(lines[0])
+    rows = [names, *([shown(value) for value in row.values()] for row in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
     is_number = [name not in {"video", "label"} for name in names]
-    lines = [
+    aligned = [
         "  ".join(
             text.rjust(width) if right else text.ljust(width)
             for text, width, right in zip(row, widths, is_number, strict=True)
         ).rstrip()
         for row in rows
     ]
-    return "\n".join(lines)
+    return "\n".join(aligned)
 
 
 def shown(value: Any) -> str:

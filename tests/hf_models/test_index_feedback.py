@@ -1,11 +1,11 @@
-"""Marked moments move a query as Rocchio's formula says."""
+"""Marked moments move a query as Rocchio's formula says, and moments that are alike come together."""
 
 import math
 
 import numpy as np
 import pytest
 
-from hf_models.index.feedback import rocchio
+from hf_models.index.feedback import grouped, rocchio
 
 NONE = np.empty((0, 2))
 
@@ -52,3 +52,15 @@ def test_marks_that_cancel_the_query_are_refused():
     query = np.array([1.0, 0.0])
     with pytest.raises(ValueError, match="cancel each other"):
         rocchio(query, NONE, query[None], (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_group_holds_what_is_near_its_first_and_near_no_earlier_first(seed):
+    vectors = np.random.default_rng(seed).normal(size=(30, 3))
+    groups = grouped(vectors, 0.8)
+    assert sorted(row for group in groups for row in group) == list(range(30))
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for group in groups:
+        for row in group:
+            near = [first for first, *_ in groups if first <= row and directions[row] @ directions[first] >= 0.8]
+            assert near[0] == group[0]

@@ -21,6 +21,7 @@ from subtle.footage import index as index_recipe
 from subtle.footage import search
 from subtle.footage.models import load_again
 from subtle.footage.options import SearchConfig
+from subtle.footage.output import as_csv, as_json, as_table
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,30 @@ def test_marks_that_cannot_be_are_refused(opened):
     ):
         with pytest.raises(ValueError, match=told):
             opened.search(**asked)
+
+
+def test_replays_are_beneath_the_moment_that_is_shown(made, tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for name in ("one", "again"):  # the same broadcast twice
+        (videos / f"{name}.mp4").write_bytes(Path(made.video_dir, "first/one.mp4").read_bytes())
+    with subtle.create_index(tmp_path / "index", device="cpu") as index:
+        index.update(videos, model=made.model, window_seconds=1.0, stride_seconds=1.0, num_workers=0)
+        query = {"clip": videos / "one.mp4", "end_seconds": 1.0}
+        found = index.search(**query, limit=4, group_replays=0.999999)
+        every = index.search(**query, limit=8)
+        assert index.search(**query, limit=1, group_replays=True)[0].replays
+        with pytest.raises(ValueError, match="--group_replays must be above 0"):
+            index.search(**query, group_replays=1.5)
+    assert [(one.video, [replay.video for replay in one.replays]) for one in found] == [("again.mp4", ["one.mp4"])] * 4
+    assert [row.moment_id for one in found for row in (one, *one.replays)] == [one.moment_id for one in every]
+    assert json.loads(json.dumps(found[0].to_dict()))["replays"][0]["video"] == "one.mp4"
+    rows = search.find(
+        SearchConfig(index=str(tmp_path / "index"), clip=str(videos / "one.mp4"), limit=2, group_replays=0.999999)
+    )
+    assert [line.split(",")[-1] for line in as_csv(rows).splitlines()] == ["replay_of", "", "1", "", "2"]
+    assert json.loads(as_json(rows))[1]["replays"][0]["video"] == "one.mp4"
+    assert len(as_table(rows).splitlines()) == 5
 
 
 def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):
