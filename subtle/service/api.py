@@ -52,6 +52,7 @@ WAITING = 512
 """Most queries that wait; more are told to come back."""
 MULTIPART_BYTES = 1_000_000  # beside the clip
 KNOWN_CLIENTS = 10_000
+CLOSED = {"Connection": "close"}  # or a client would go on sending what nobody reads
 LOG = logging.getLogger("subtle.service")
 Word = Annotated[str, Field(max_length=4096)]
 
@@ -402,7 +403,7 @@ class Entrance:
             message = await receive()
             read += len(message.get("body", b""))
             if read > self.max_bytes:
-                raise HTTPException(413, f"a request may have {self.max_bytes:,} bytes")
+                raise HTTPException(413, f"a request may have {self.max_bytes:,} bytes", CLOSED)
             return message
 
         async def watched(message: MutableMapping[str, Any]) -> None:
@@ -434,7 +435,7 @@ class Entrance:
             )
         size = headers.get("content-length", "0")
         if size.isdecimal() and int(size) > self.max_bytes:
-            return problem(413, f"a request may have {self.max_bytes:,} bytes")
+            return problem(413, f"a request may have {self.max_bytes:,} bytes", CLOSED)
         if self.per_minute is not None and self.is_too_often((scope.get("client") or ("",))[0]):
             return problem(429, f"{self.per_minute} requests a minute are let in", {"Retry-After": "60"})
         return None
@@ -500,12 +501,13 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
             return problem(error.status_code, str(error.detail), dict(error.headers or {}))
         if isinstance(error, RequestValidationError | ValidationError):
             return problem(422, said_of(error.errors()))
+        headers = CLOSED if isinstance(error, TimeoutError) else None
         detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
         if isinstance(error, TimeoutError):
             detail = f"this took longer than {service.timeout_seconds:g} s"
         for path in {str(service.index.store.path), str(service.media.folder), str(Path.cwd())}:
             detail = detail.replace(path, "the index")  # no path of this machine
-        return problem(status_of(error), detail)
+        return problem(status_of(error), detail, headers)
 
     for kind in (StarletteHTTPException, RequestValidationError, ValueError, OSError, RuntimeError):
         api.add_exception_handler(kind, failed)
