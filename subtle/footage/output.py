@@ -24,6 +24,15 @@ def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def with_ids(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records and their ids."""
+    rows = records(found)
+    for record, row in zip(rows, found, strict=True):
+        record |= {name: row[name] for name in ("moment_id",) if name in row}
+        record |= {"replays": with_ids(row["replays"])} if "replays" in row else {}
+    return rows
+
+
 def lines_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A record for each line: the replays of a moment beneath it, with its number."""
     lines = []
@@ -40,8 +49,8 @@ def columns(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
-    """A list of records."""
-    text = json.dumps(records(found), indent=2, ensure_ascii=False)
+    """A list of records, with the ids that `--more_like` and `--less_like` take."""
+    text = json.dumps(with_ids(found), indent=2, ensure_ascii=False)
     return "\n".join(CONTROL_CHARACTERS.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in text.split("\n"))
 
 

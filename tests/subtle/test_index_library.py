@@ -128,7 +128,8 @@ def test_replays_are_beneath_the_moment_that_is_shown(made, tmp_path):
         SearchConfig(index=str(tmp_path / "index"), clip=str(videos / "one.mp4"), limit=2, group_replays=0.999999)
     )
     assert [line.split(",")[-1] for line in as_csv(rows).splitlines()] == ["replay_of", "", "1", "", "2"]
-    assert json.loads(as_json(rows))[1]["replays"][0]["video"] == "one.mp4"
+    replay = json.loads(as_json(rows))[1]["replays"][0]
+    assert (replay["video"], replay["moment_id"]) == ("one.mp4", rows[1]["replays"][0]["moment_id"])
     assert len(as_table(rows).splitlines()) == 5
 
 

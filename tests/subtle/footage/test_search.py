@@ -187,6 +187,7 @@ def printed(config, capsys):
 def test_every_format_has_the_same_records(config, capsys):
     config = replace(config, limit=27)
     records = json.loads(printed(replace(config, format="json"), capsys))
+    assert [record.pop("moment_id") for record in records] == [row["moment_id"] for row in search.find(config)]
     assert set(records[0]) == {"video", "start_seconds", "end_seconds", "score", "label"}
     table = list(csv.DictReader(io.StringIO(printed(replace(config, format="csv"), capsys))))
     assert [row["video"] for row in table] == [row["video"] for row in records]
