@@ -114,6 +114,18 @@ PROMISES = {
         "tests/subtle/test_running.py::test_damaged_results_of_an_earlier_run_are_refused",
         "tests/subtle/test_running.py::test_a_damaged_parquet_file_of_an_earlier_run_is_one_line_that_names_it",
     ],
+    "the service answers its own machine alone, or requests with its token": [
+        "tests/subtle/service/test_api.py::test_what_is_no_request_of_ours_is_refused",
+        "tests/subtle/service/test_api.py::test_others_need_the_token_and_too_many_requests_wait",
+    ],
+    "they name moments by id and send clips, never paths, and get no path of this machine back": [
+        "tests/subtle/service/test_api.py::test_what_cannot_be_is_a_problem_that_names_no_path",
+    ],
+    "requests are limited in size, time and number": [
+        "tests/subtle/service/test_api.py::test_what_is_no_request_of_ours_is_refused",
+        "tests/subtle/service/test_api.py::test_a_slow_client_and_one_that_goes_leave_the_service_as_it_was",
+        "tests/subtle/service/test_api.py::test_others_need_the_token_and_too_many_requests_wait",
+    ],
     "an error that names the row, never a result over malformed rows": [
         "tests/metrics/test_hostile_inputs.py::test_mutated_inputs_are_refused_or_give_the_plain_results",
         "tests/metrics/test_refused_inputs.py::test_malformed_input_is_refused_naming_the_row",
