@@ -144,6 +144,7 @@ class Index:
         """Load the models again for the next search."""
         self.encoder: Any = None
         self.texts: ExportedTextEncoder | None = None
+        self.keeps_texts = False
         self.steps: dict[str, Any] = {}
 
     @property
@@ -369,8 +370,9 @@ class Index:
                     return self.texts.query(config.text)
         encoder, frames = self.loaded(), self.query_frames(config)
         with self.lock:
-            if is_text:
+            if is_text and not self.keeps_texts:
                 keep_text_queries(self.model.name, encoder)  # for the next process
+                self.keeps_texts = True
             return np.asarray(encoder.query(frames, config.text))
 
     def moved(self, config: SearchConfig) -> np.ndarray:

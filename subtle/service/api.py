@@ -465,6 +465,7 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
     refusals: dict[int | str, dict[str, Any]] = {
         status: {"description": what, "content": {"application/problem+json": {}}}
         for status, what in (
+            (400, "not JSON"),
             (404, "no such moment"),
             (408, "too slow"),
             (413, "too large"),
