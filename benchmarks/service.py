@@ -62,7 +62,7 @@ def measure() -> Iterator[Ratio]:
         index = build(Path(name))
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "subtle", "serve", str(index), "--port", str(port), "--device", "cpu"]
+        command = [sys.executable, "-P", "-m", "subtle", "serve", str(index), "--port", str(port), "--device", "cpu"]
         with subprocess.Popen(
             [*command, "--num_workers", "1"], stderr=subprocess.DEVNULL, env=dict(os.environ)
         ) as server:

@@ -78,9 +78,8 @@ class CaptionDecoder(nn.Module):
             attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
             video_tokens: `(N, Q, video width)`, text i with video i.
         """
-        mask = create_causal_mask(
-            config=self.config, inputs_embeds=states, attention_mask=attention_mask, past_key_values=None
-        )
+        no_cache = None  # by position: transformers 5.24 named this argument anew
+        mask = create_causal_mask(self.config, states, attention_mask, no_cache)
         for layer in self.layers:
             states = layer(states, mask, video_tokens)
         logits: Tensor = self.head(self.final_layer_norm(states))
