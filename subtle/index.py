@@ -279,7 +279,7 @@ class Index:
     def export(
         self, found: Sequence[Moment], folder: str | Path, *, exact: bool = False, mute: bool = False
     ) -> list[str]:
-        """Write moments into a new folder: clips, a contact sheet, an edit list, a playlist, and JSON.
+        """Write moments into a new folder: clips, a contact sheet, timelines, a playlist, and JSON.
 
         Args:
             found: Moments of this index.

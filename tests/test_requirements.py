@@ -22,8 +22,8 @@ def test_every_package_is_pinned_with_hashes_and_no_address():
 def test_the_pins_are_versions_that_the_project_allows():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert "subtle-video[recipes]" in extras["dev"]
-    wanted = map(Requirement, project["dependencies"] + extras["dev"] + extras["recipes"])
+    assert "subtle-video[recipes,index]" in extras["dev"]
+    wanted = map(Requirement, project["dependencies"] + extras["dev"] + extras["recipes"] + extras["index"])
     pins = [Requirement(pin) for pin in PINS]
     for one in wanted:
         if one.name == project["name"]:

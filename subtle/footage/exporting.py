@@ -1,8 +1,7 @@
-"""Found moments as files: clips, a contact sheet, an edit list and a playlist."""
+"""Found moments as files: clips, a contact sheet, timelines for editing programs and a playlist."""
 
 import json
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
 from subtle.footage.output import records, shown
+from subtle.footage.timelines import write_timelines
 from subtle.running import CONTROL_CHARACTERS
 
 EARLY_SECONDS = 0.1
@@ -28,8 +28,8 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
     """Write the moments into a new folder.
 
     `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is
-    encoded again. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u`
-    a playlist of media fragments of the videos, `moments.json` says how each clip was made.
+    encoded again. `contact_sheet.jpg` shows the middle of each, `moments.otio`, `.edl`, `.xml` and `.fcpxml` are
+    timelines of the videos, `moments.m3u` is a playlist of media fragments, `moments.json` says how each clip was made.
 
     Args:
         found: As `search_moments` gives them.
@@ -62,7 +62,8 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
                 continue
             rows.append(record | {"rank": rank, "path": str(path), **made})
         contact_sheet(pictures).save(draft / "contact_sheet.jpg", quality=88)
-        (draft / "moments.edl").write_text(edit_list(rows), encoding="utf-8")
+        if rows:
+            write_timelines(rows, draft)
         (draft / "moments.m3u").write_text(playlist(rows), encoding="utf-8")
         kept = [{name: value for name, value in row.items() if name not in {"path", "frame_rate"}} for row in rows]
         write_json(draft / "moments.json", kept)
@@ -144,38 +145,6 @@ def captions_of(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tu
         video = video[1:]
         file = f"{rank}.  …{video}"
     return file, f"{row['start_seconds']:.2f} - {row['end_seconds']:.2f} s   score {row['score']:.3f}"
-
-
-def edit_list(rows: Sequence[dict[str, Any]]) -> str:
-    """A CMX 3600 edit list of the moments in their order, at the frame rate of the first."""
-    rate = round(rows[0]["frame_rate"]) if rows else 25
-    lines, place = ["TITLE: found moments", "FCM: NON-DROP FRAME", ""], 0
-    for number, row in enumerate(rows, start=1):
-        start, end = (frame_number(row[name], rate) for name in ("start_seconds", "end_seconds"))
-        length = max(1, end - start)
-        times = [timecode(frame, rate) for frame in (start, start + length, place, place + length)]
-        tracks = "V" if not row["sound_channels"] else "B" if row["sound_channels"] == 1 else "AA/V"
-        lines += [
-            f"{number:03}  AX       {tracks:<5} C        {' '.join(times)}",
-            f"* FROM CLIP NAME: {shown(row['video'])}",
-        ]
-        lines += [f"* COMMENT: {shown(row['label'])}"] if row["label"] else []
-        place += length
-    return "\n".join([*lines, ""])
-
-
-def frame_number(seconds: float, rate: int) -> int:
-    return round(Fraction(seconds) * rate)
-
-
-def timecode(frame: int, rate: int) -> str:
-    """`hours:minutes:seconds:frames`.
-
-    >>> timecode(90061, 25)
-    '01:00:02:11'
-    """
-    seconds, frames = divmod(frame, rate)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}:{frames:02}"
 
 
 def playlist(rows: Sequence[dict[str, Any]]) -> str:

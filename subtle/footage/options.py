@@ -101,7 +101,7 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
         None, "Show moments of at least this cosine once, the others beneath the best: replays, copies, other cameras."
     )
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
-    export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
+    export: str | None = option(None, "New folder for the clips, a contact sheet, timelines and a playlist.")
     exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
     mute: bool = option(False, "Leave the sound out of exported clips.")
     model: str | None = option(None, "Model of the index, by name or key; none: the active one.")

@@ -95,22 +95,25 @@ def interrupts(seconds):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
-def interrupts_when(is_time):
-    """Ctrl-C as soon as this is true."""
+def interrupts_when(is_time, then=lambda: None):
+    """Ctrl-C as soon as this is true, and half a second later what comes then."""
 
     def watch():
         while not is_time():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        then()
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(cache):
-    with ChatServer(answer, seconds=lambda body: 0.5) as server:
+    with ChatServer(answer) as server:
+        server.gate = threading.Event()
         chat = chat_at(server, Limits(max_concurrency=4))
-        interrupts_when(lambda: sum(server.asked.values()) == 4)
+        interrupts_when(lambda: sum(server.asked.values()) == 4, server.gate.set)
         with pytest.raises(KeyboardInterrupt):
             list(generate(SentenceTask(), ROWS, chat, cache))
         assert sum(server.asked.values()) == len(cache) == 4

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+import opentimelineio as otio
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -28,6 +29,7 @@ from subtle.footage.exporting import contact_sheet, export, picture_of
 from subtle.footage.models import load_again
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.footage.output import CONTROL_CHARACTERS, FORMATS
+from subtle.footage.timelines import write_timelines
 from subtle.options import run_recipe
 from subtle.run.models import load_encoders
 from subtle.run.shared_config import EmbedConfig
@@ -336,17 +338,13 @@ def test_moments_are_exported_as_clips_and_lists(config, indexed, tmp_path):
         expected = read_frames(Path(indexed.video_dir, row["video"]), 16, *span).frames.permute(0, 2, 3, 1).numpy()
         assert len(frames) == 16  # two seconds of eight frames
         assert np.abs(np.stack(frames).astype(int) - expected).mean() < 8
-    lines = (tmp_path / "exact/moments.edl").read_text().splitlines()
     first = made[0]
-    start, end = (f"00:00:0{int(first[name])}:00" for name in ("start_seconds", "end_seconds"))
-    assert lines[3] == f"001  AX       V     C        {start} {end} 00:00:00:00 00:00:02:00"
-    assert lines[4] == "* FROM CLIP NAME: second/5.mp4"
     assert f"5.mp4#t={first['start_seconds']:.3f}," in (tmp_path / "exact/moments.m3u").read_text()
     with Image.open(tmp_path / "exact/contact_sheet.jpg") as sheet:
         assert sheet.width > sheet.height > 100
 
 
-def test_exported_clips_have_their_sound_and_the_edit_list_its_tracks(config, indexed, tmp_path):
+def test_exported_clips_have_their_sound(config, indexed, tmp_path):
     videos = tmp_path / "videos"
     shutil.copytree(indexed.video_dir, videos)
     with av.open(str(videos / "second/6.mp4")) as silent, av.open(str(tmp_path / "heard.mp4"), "w") as heard:
@@ -367,12 +365,49 @@ def test_exported_clips_have_their_sound_and_the_edit_list_its_tracks(config, in
     for name, options in {"exact": {"exact": True}, "mute": {"exact": True, "mute": True}}.items():
         assert not export(found, str(videos), tmp_path / name, **options)
         made = json.loads((tmp_path / name / "moments.json").read_text())
-        lines = [line for line in (tmp_path / name / "moments.edl").read_text().splitlines() if " AX " in line]
-        for row, line in zip(made, lines, strict=True):
+        for row in made:
             is_heard = row["video"] == "second/6.mp4" and name != "mute"
-            assert line[5:24] == f"AX       {'B' if is_heard else 'V'}     C   "
             with av.open(str(tmp_path / name / row["clip"])) as container:
                 assert bool(container.streams.audio) == is_heard
+
+
+NTSC = 30000 / 1001
+
+
+@pytest.mark.parametrize(
+    ("name", "videos_have", "timeline_has"),
+    [
+        ("otio", 8, 8),
+        ("edl", 8, 25),
+        ("xml", 8, 25),
+        ("fcpxml", 8, 25),
+        ("edl", NTSC, NTSC),
+        ("xml", NTSC, NTSC),
+        ("fcpxml", NTSC, 30),
+    ],
+)
+def test_opentimelineio_reads_the_exported_moments(tmp_path, name, videos_have, timeline_has):
+    spans = [("first/1.mp4", 3600.0, 3602.0, 1), ("second.mp4", 1.0, 2.5, 0)]
+    rows = [
+        {"video": video, "path": f"/films/{video}", "start_seconds": start, "end_seconds": end, "sound_channels": sound}
+        | {"moment_id": video, "score": 0.5, "label": "a vault\nof two turns", "frame_rate": videos_have}
+        for video, start, end, sound in spans
+    ]
+    write_timelines(rows, tmp_path)
+    options = {"rate": timeline_has} if name == "edl" else {}
+    read = otio.adapters.read_from_file(str(tmp_path / f"moments.{name}"), **options)
+    tracks = read.find_children(otio.schema.Track)
+    pictures, heard = (
+        [clip for track in tracks if track.kind == kind for clip in track.find_clips()] for kind in ("Video", "Audio")
+    )
+    assert [clip.name.strip() for clip in pictures] == [row["video"] for row in rows]
+    for clip, row in zip(pictures, rows, strict=True):
+        assert clip.media_reference.target_url == f"file://{row['path']}"
+        assert clip.source_range.start_time.rate == pytest.approx(timeline_has, rel=1e-4)
+        first, end = clip.source_range.start_time, clip.source_range.end_time_exclusive()
+        for found, seconds in ((first, row["start_seconds"]), (end, row["end_seconds"])):
+            assert found.to_seconds() == pytest.approx(seconds, abs=0.51 / timeline_has)
+    assert [clip.name for clip in heard] == ([] if name == "edl" else ["first/1.mp4"])
 
 
 def test_copied_clips_hold_the_moment(config, indexed, tmp_path):
