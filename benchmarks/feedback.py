@@ -33,6 +33,7 @@ from subtle.run.models import load_trained
 from subtle.run.shared_config import EmbedConfig
 from subtle.tfcovr.batches import EmbeddingSource
 
+MEASURED = ("mini", "hard")  # tiers
 JUDGED = 5
 QUERIES_TO_CHOOSE_BY = 1000
 QUERIES_PER_DRAW, SEEDS = 200, range(5)
@@ -120,12 +121,12 @@ def measured(data: Searched, weights: tuple[float, float, float]) -> dict[str, n
 
 def of_marks() -> Iterator[Ratio]:
     """The weights that are best for the rest of both validation splits; both test splits with those in use."""
-    validation = [searched(tier, "validation").drawn(QUERIES_TO_CHOOSE_BY, 0) for tier in TIERS]
+    validation = [searched(tier, "validation").drawn(QUERIES_TO_CHOOSE_BY, 0) for tier in MEASURED]
     after = {w: float(np.mean([np.nanmean(measured(data, w)["rest"][1]) for data in validation])) for w in GRID}
     best = max(after, key=lambda weights: after[weights])
     what = f"validation, rest: weights {WEIGHTS}"
     yield Ratio(what, f"the best, {best}", after[WEIGHTS] / after[best], 0.99, detail=f"{100 * after[WEIGHTS]:.1f} %")
-    for tier in TIERS:
+    for tier in MEASURED:
         test = searched(tier, "test")
         draws = [measured(test.drawn(QUERIES_PER_DRAW, seed), WEIGHTS) for seed in SEEDS]
         for name, every in measured(test, WEIGHTS).items():
@@ -165,7 +166,7 @@ def replayed(encoder: Any, tier: str, split: str) -> np.ndarray:
 
 def of_replays() -> Iterator[Ratio]:
     """Of the pairs that reach a cosine, how many are of one shot; of the pairs of a shot, how many reach it."""
-    for name, tier in itertools.product((MINIATURE_TFCOVR, MINIATURE_CLIP), TIERS):
+    for name, tier in itertools.product((MINIATURE_TFCOVR, MINIATURE_CLIP), MEASURED):
         options = {"device": "cpu", "num_frames": 12, "mixed_precision": "no", "trust_remote_code": False}
         vectors = replayed(load_model(SimpleNamespace(model=name, **options)), tier, "test")
         every = vectors.reshape(3 * SHOTS, -1)

@@ -53,7 +53,7 @@ REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 FOLDERS = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;:]+[\\/])+")
 """The folders of an absolute path in a text, up to its last name."""
-RENDERED = ("mini", "hard")
+RENDERED = ("mini", "hard", "unseen")
 """The configurations that are drawn here, keys of `hf_datasets.miniature.TIERS`."""
 MINIATURE_TABLES = ("clips.parquet", "videos.parquet")
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})

@@ -89,8 +89,8 @@ HARD = MiniatureConfig(
     bystander_share=0.6,
 )
 """The harder tier: `load_dataset("tfcovr", "hard")`."""
-TIERS: Mapping[str, MiniatureConfig] = {"mini": MiniatureConfig(), "hard": HARD}
-"""The names of the rendered configurations."""
+TIERS: Mapping[str, MiniatureConfig] = {"mini": MiniatureConfig(), "hard": HARD, "unseen": HARD}
+"""The names of the rendered configurations; `unseen` has the videos of `hard`."""
 
 
 def with_more_competitions(train_times: int = 1, test_times: int = 1, *, tier: str = "mini") -> MiniatureConfig:

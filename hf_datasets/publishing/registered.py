@@ -20,7 +20,7 @@ from hf_datasets.registration import REJECTIONS_FILE, RENDERED, RegisteredBuilde
 from hf_datasets.registry import BUILDERS, TITLES
 
 MINIATURE = "mini"
-KINDS = {"mini": "miniature", "hard": "harder miniature"}
+KINDS = {"mini": "miniature", "hard": "harder miniature", "unseen": "harder miniature, unseen labels"}
 MINIATURE_LICENSE = "apache-2.0"
 NOT_PARAMETERS = frozenset({"name", "version", "data_dir", "data_files", "description", "video_dir"})
 

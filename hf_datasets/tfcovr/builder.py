@@ -1,6 +1,6 @@
 """`load_dataset("tfcovr")`: the rows of each origin, their clips and, of two, their long videos."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -27,6 +27,7 @@ from hf_datasets.tfcovr.construction import (
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
+from hf_datasets.tfcovr.splitting import hold_out_labels
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, Split, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
@@ -44,6 +45,8 @@ DESCRIPTIONS = {
     "hard": "Rendered athletes, not real video, made harder: more labels that differ only in count, direction or "
     "order, longer clips with cuts, people who pass in front and athletes in the background. For comparing methods "
     "with each other, not with results on real sport.",
+    "unseen": "The clips of 'hard', but of 59 labels in test alone, and of 20 in validation alone. Each of their words "
+    "and attributes occurs in labels that train.",
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
@@ -52,6 +55,7 @@ DESCRIPTIONS = {
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"max_triplets_per_pair": 100, "top_n": 5},
     "hard": {"max_triplets_per_pair": 100, "top_n": 5},
+    "unseen": {"max_triplets_per_pair": 100, "top_n": 5, "unseen_labels": 0.275},
     "own": {"max_triplets_per_pair": 100, "top_n": 5, "validation_fraction": 0.2, "test_fraction": 0.2},
 }
 """Defaults of an origin that differ from `TFCoVRConfig`: few rows of the miniature, enough test videos of few clips."""
@@ -64,15 +68,16 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
             what `recipes/build.py tfcovr` made, for `own` that of your table or of what the recipe made of it, for
-            `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini` and `hard` a folder that
-            `prepare_miniature` made.
+            `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini`, `hard` and `unseen` a
+            folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
         max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
         threshold: Minimum similarity of a label pair, see `pairs.label_pairs`; None takes `pairs.default_threshold`.
         top_n: The most targets per source label; None keeps all.
         validation_fraction: Share of the long videos for validation (`source` and `own` only).
         test_fraction: Share of the long videos for test (`source` and `own` only).
-        seed: Decides which videos go to which split, and which triplets are drawn.
+        unseen_labels: Share of the labels that are tested on and never trained on, see `splitting.hold_out_labels`.
+        seed: Decides which videos go to which split, which labels are held out, and which triplets are drawn.
         subset: Which of several benchmarks of the folder, such as "tv2v" (`composed` only).
         columns: Name of a column in the files -> the name that mteb's layout gives it (`composed` only).
     """
@@ -83,6 +88,7 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     top_n: int | None = None
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
+    unseen_labels: float = 0.0
     seed: int = 0
     subset: str | None = None
     columns: dict[str, str] | None = None
@@ -91,7 +97,7 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
 WITH_VIDEOS = (*RENDERED, "own")
 """The origins that have `-videos`, too: those whose long videos are here."""
 SPLITTING = ("validation_fraction", "test_fraction")
-GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
+GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "unseen_labels", "seed", *SPLITTING)
 """The parameters of `TFCoVRConfig` that only rows generated here have."""
 
 
@@ -138,6 +144,7 @@ class TFCoVR(RegisteredBuilder):
         read = {
             "mini": self._miniature,
             "hard": self._miniature,
+            "unseen": self._miniature,
             "release": self._release,
             "source": self._source,
             "own": self._own,
@@ -152,7 +159,12 @@ class TFCoVR(RegisteredBuilder):
         if self._is_videos:
             self._refuse(GENERATION, "it has videos, not triplets")
             return miniature_videos(self._miniature_dir())
-        return self._generated(*miniature_clips(self._miniature_dir()))
+        trained: Iterable[str] = ()
+        if self.config.name.startswith("unseen"):
+            from hf_datasets.miniature import ACTIONS  # imports the renderer
+
+            trained = ACTIONS  # of which the weights that ship have seen clips and texts
+        return self._generated(*miniature_clips(self._miniature_dir()), trained=trained)
 
     def _release(self) -> dict[Split, Tables]:
         self._refuse(GENERATION, "the published rows are as they are")
@@ -213,13 +225,18 @@ class TFCoVR(RegisteredBuilder):
         coverage: str,
         *,
         labels: Sequence[Label] | None = None,
+        trained: Iterable[str] = (),
     ) -> dict[Split, Tables]:
-        if self._is_clips or self._is_videos:
-            no_rows: Tables = partial(iter, ())
-            return self._opened(Collection(clips, dict.fromkeys(SPLITS, no_rows), rejections, coverage))
         config = self.config
         present = set(clips["label"])
         used = [label for label in labels or load_labels() if label.label_id in present]
+        if config.unseen_labels:
+            share, seed = config.unseen_labels, config.seed
+            clips, held_out = hold_out_labels(clips, used, share, trained=trained, seed=seed)
+            coverage = f"{coverage} {held_out}"
+        if self._is_clips or self._is_videos:
+            no_rows: Tables = partial(iter, ())
+            return self._opened(Collection(clips, dict.fromkeys(SPLITS, no_rows), rejections, coverage))
         threshold = default_threshold(used) if config.threshold is None else config.threshold
         changes, unwritten = write_changes(propose_pairs(used, threshold=threshold, top_n=config.top_n), used)
         rows, without_clips = compose(

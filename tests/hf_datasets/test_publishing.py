@@ -19,7 +19,7 @@ from hf_datasets.registry import BUILDERS, TITLES, task_ids
 from subtle.hub.dataset import prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
-ORIGINS = ("mini", "hard", "release", "source", "own")
+ORIGINS = ("mini", "hard", "unseen", "release", "source", "own")
 
 
 @pytest.fixture(autouse=True)
