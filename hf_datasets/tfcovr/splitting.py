@@ -1,9 +1,9 @@
 """The choice of held-out videos, so that no video is in two splits; and of labels that are held out from training."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,6 @@ from hf_datasets.tfcovr.free_text import WORD
 from hf_datasets.tfcovr.labels import Label, reading
 from hf_datasets.tfcovr.pairs import kind
 
-SeenGroup = Literal["seen_to_seen", "seen_to_unseen", "unseen_to_seen", "unseen_to_unseen"]
 VALIDATION_PER_TEST = 1 / 3
 """Of the held-out labels, how many are validated on for one that is tested on."""
 
@@ -129,24 +128,6 @@ def _parts_of(label: Label) -> set[Any]:
     if values is not None:
         found |= {(kind(values), slot.name, getattr(values, slot.name)) for slot in fields(values) if slot.compare}
     return found
-
-
-def seen_group(query_label: str | None, target_label: str | None, seen: Collection[str]) -> SeenGroup | None:
-    """Whether a query starts from a label that was trained on, and leads to one; None where it has no labels.
-
-    >>> seen_group("40", "41", {"40"})
-    'seen_to_unseen'
-
-    Args:
-        query_label: Of the clip that it starts from.
-        target_label: Of its targets.
-        seen: The labels that read as one of the training clips'.
-    """
-    if query_label is None or target_label is None:
-        return None
-    if query_label in seen:
-        return "seen_to_seen" if target_label in seen else "seen_to_unseen"
-    return "unseen_to_seen" if target_label in seen else "unseen_to_unseen"
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

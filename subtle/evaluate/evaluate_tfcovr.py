@@ -1,7 +1,7 @@
 """Measure composed retrieval by mAP@5/10/25/50: one model, several seeds, or all baselines."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from subtle.run.results import read_json, replacing_files, write_results, writin
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
-from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
+from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids, held_out_groups
 from subtle.tfcovr.systems import SYSTEMS, System
 from subtle.train.options import Stage2Config
 from subtle.train.stage2 import run as train
@@ -43,12 +43,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model's metrics, its rankings by query, and their coverage."""
+    """One model's metrics, its rankings by query, their coverage, and the metrics of each group of queries."""
 
     metrics: dict[str, float]
     predictions: pl.DataFrame
     coverage: dict[str, int]
     signature: str
+    by_group: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def prepared(config: EvaluateConfig, base: Stage2Config | None) -> Iterator[tuple[str, Prepared]]:
@@ -143,9 +144,13 @@ def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str,
 
 
 def evaluate(
-    ready: Prepared, config: EvaluateConfig, device: torch.device, measure: ComposedRetrievalMeasure
+    ready: Prepared,
+    config: EvaluateConfig,
+    device: torch.device,
+    measure: ComposedRetrievalMeasure,
+    groups: Mapping[str, str] | None = None,
 ) -> Evaluation:
-    """Rank and measure one model."""
+    """Rank and measure one model; with the group of each query by its id also each group."""
     source = EmbeddingSource.open(
         ready.embeddings, ready.model, ready.processor, device, make=embed_clips.run, query_frames=ready.query_frames
     )
@@ -164,6 +169,7 @@ def evaluate(
         predictions=predictions(queries, ranked, scores),
         coverage=queries.coverage,
         signature=measured["signature"],
+        by_group=measure.by_group(ranked, queries, groups or {}, config.protocol),
     )
 
 
@@ -193,10 +199,15 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     measure = ComposedRetrievalMeasure()
+    groups = held_out_groups(config, load_split(config, str(config.split)))
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config, base):
-        evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
+        evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure, groups))
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
+    by_group = {
+        name: {group: summarize([one.by_group[group] for one in several]) for group in several[0].by_group}
+        for name, several in evaluations.items()
+    }
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         with replacing_files(output_dir) as draft:
@@ -215,8 +226,16 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                 signature=first.signature,
                 coverage={name: several[0].coverage for name, several in evaluations.items()},
                 by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
+                **({"by_group": by_group} if groups else {}),
             )
         show_results(results, first.coverage, first.signature)
+        if groups:
+            last = f"map@{CUTOFFS[-1]}"
+            head = [f"{group.replace('_', ' ')} ({values['queries']:,})" for group, values in first.by_group.items()]
+            cells = [
+                [name, *(in_percent(one, last, digits=2) for one in own.values())] for name, own in by_group.items()
+            ]
+            show(["system", *head], cells, "mAP@50 by whether the labels of query and target have training clips, %")
     return results
 
 

@@ -28,7 +28,7 @@ from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
-from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
+from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids, held_out_groups
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config, Stage2Config
 from subtle.tuning.verdict import average_precisions
@@ -209,7 +209,8 @@ class Ablation(Table[MeasuredRun]):
             by_seed={result.label: result.by_seed for result in results.values()},
         )
         if table:
-            groups = groups_of(load_split(config, config.split))
+            queries = list(load_split(config, config.split))
+            groups = groups_of(queries, held_out_groups(config, queries))
             write_groups(by_group(results.values(), groups), self.output_dir)
         return status
 

@@ -1,7 +1,8 @@
-"""Results of variations by what a query asks for: the kind of change, and the one thing in which labels differ."""
+"""Results of variations by what a query asks for: the kind of change, what labels differ in, and which were trained."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 
 from hf_datasets.miniature.actions import ALL_ACTIONS
 from hf_datasets.miniature.differences import SAME_TEXT, difference_between
+from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
 from subtle.run.results import replacing
@@ -16,23 +18,30 @@ from subtle.table.differences import SHOWN, Result, read_queries
 
 MORE = "more than one"
 NOT_STATED = "not stated"
+KINDS = ("change_type", "difference", "trained_labels")
 
 
-def groups_of(queries: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The groups of each query: `query_id`, `change_type`, and `difference` where its labels are rendered ones.
+def groups_of(queries: Iterable[Mapping[str, Any]], held_out: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
+    """The groups of each query: `query_id`, `target_label` and `KINDS`.
 
     Args:
         queries: Rows of TF-CoVR.
+        held_out: What `measure.held_out_groups` gave.
+
+    Returns:
+        With `difference` where its labels are rendered ones, and `trained_labels` where labels are held out.
     """
     rows = [
         {
             "query_id": query["query_id"],
+            "target_label": query["target_label"],
             "change_type": query["change_type"] or NOT_STATED,
             "difference": difference_of(query["query_label"], query["target_label"]),
+            "trained_labels": held_out.get(query["query_id"]),
         }
         for query in queries
     ]
-    return pl.DataFrame(rows, {"query_id": pl.String, "change_type": pl.String, "difference": pl.String})
+    return pl.DataFrame(rows, dict.fromkeys(("query_id", "target_label", *KINDS), pl.String))
 
 
 def difference_of(source: str | None, target: str | None) -> str | None:
@@ -43,22 +52,32 @@ def difference_of(source: str | None, target: str | None) -> str | None:
 
 
 def by_group(results: Iterable[Result], groups: pl.DataFrame) -> pl.DataFrame:
-    """The mean of `SHOWN` in each group of queries, with its deviation over seeds.
+    """The mean of `SHOWN` in each group of queries, with its deviation over seeds, and its interval.
 
     Returns:
-        `variation, kind ("change_type" or "difference"), group, queries, seeds, mean, mean_std`, the last null with
-        one seed.
+        `variation, kind (of KINDS), group, queries, seeds, mean, mean_std, low, high`. The deviation is null with one
+        seed. The interval holds 95 %; of that over long videos and seeds and that over targets' labels and seeds it is
+        the wider one, and null where both have but one.
     """
     rows = []
     for result in results:
-        tables = [read_queries(row).join(groups, on="query_id", how="left") for row in result.rows.values()]
-        for kind in ("change_type", "difference"):
+        tables = [
+            read_queries(row).join(groups, on="query_id", how="left", maintain_order="left")
+            for row in result.rows.values()
+        ]
+        for kind in KINDS:
             for group in sorted({name for table in tables for name in table[kind].drop_nulls()}):
-                own = [table.filter(pl.col(kind) == group)[SHOWN] for table in tables]
-                means = np.array([values.mean() for values in own])
+                parts = [table.filter(pl.col(kind) == group) for table in tables]
+                values = np.stack([part[SHOWN].to_numpy() for part in parts])
+                means = values.mean(1)
+                drawn = [parts[0][name].to_list() for name in ("video_id", "target_label")]
+                over = [interval_of_mean(values, one, share=True) for one in drawn]
+                bounds = [(one.low, one.high) for one in over if one.low is not None and one.high is not None]
+                low, high = max(bounds, key=lambda both: both[1] - both[0], default=(None, None))
                 deviation = float(means.std(ddof=1)) if len(means) > 1 else None
-                row = {"variation": result.label, "kind": kind, "group": group, "queries": len(own[0])}
-                rows.append({**row, "seeds": len(means), "mean": float(means.mean()), "mean_std": deviation})
+                row = {"variation": result.label, "kind": kind, "group": group, "queries": values.shape[1]}
+                row |= {"seeds": len(means), "mean": float(means.mean()), "mean_std": deviation}
+                rows.append({**row, "low": low, "high": high})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -1,13 +1,16 @@
 """mAP@K of ranked galleries: what validation and evaluation report."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, get_args
 
 import evaluate
 
 import metrics
+from hf_datasets.tfcovr.seen_groups import SeenGroup, seen_groups
 from hf_models.tfcovr.queries import Queries
-from subtle.run.data import load_split
-from subtle.run.shared_config import Protocol
+from subtle.run.data import load_split, load_splits
+from subtle.run.shared_config import DataConfig, Protocol
 
 CUTOFFS = (5, 10, 25, 50)
 
@@ -29,6 +32,32 @@ class ComposedRetrievalMeasure:
         )
         self.signature = measured["signature"]
         return measured
+
+    def by_group(
+        self, ranked: list[list[str]], queries: Queries, groups: Mapping[str, str], protocol: Protocol = "standard"
+    ) -> dict[str, dict[str, float]]:
+        """`map@K` and the number of `queries` of each group in `groups`, query id -> group, that has queries."""
+        found = {}
+        for group in get_args(SeenGroup):
+            places = [place for place, row in enumerate(queries.rows) if groups.get(row["query_id"]) == group]
+            if places:
+                own = replace(queries, rows=[queries.rows[place] for place in places])
+                measured = self([ranked[place] for place in places], own, protocol)
+                values = {name: value for name, value in measured.items() if name.startswith("map@")}
+                found[group] = {"queries": len(places), **values}
+        return found
+
+
+def held_out_groups(config: DataConfig, queries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The group of each query by its id, see `seen_groups`; empty where every label, or none, has training clips."""
+    loaded, rows = load_splits(config, clips=True), list(queries)
+    columns = ["label", "description"]
+    if "train" not in loaded or not {*columns} <= {*loaded["train"].column_names}:
+        return {}
+    clips = {split: part.select_columns(columns).to_polars() for split, part in loaded.items()}
+    found = zip(rows, seen_groups(clips, rows), strict=True)
+    groups = {row["query_id"]: str(group) for row, group in found if group}
+    return groups if set(groups.values()) - {"seen_to_seen"} else {}
 
 
 def gallery_ids(config: Any) -> list[str]:

@@ -12,7 +12,8 @@ from hf_datasets.miniature.competitions import clip_rows, video_row
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import find_label, reading
 from hf_datasets.tfcovr.pairs import kind
-from hf_datasets.tfcovr.splitting import hold_out_labels, seen_group
+from hf_datasets.tfcovr.seen_groups import seen_groups
+from hf_datasets.tfcovr.splitting import hold_out_labels
 
 COLORS, SHAPES = ("red", "green", "blue", "black", "white"), ("ball", "cube", "cone", "ring")
 LABELS = own_labels({f"{color}_{shape}": f"a {color} {shape}" for color in COLORS for shape in SHAPES})
@@ -69,15 +70,12 @@ def test_what_a_held_out_label_is_made_of_occurs_in_labels_that_train(unseen):
 
 
 def test_training_rows_are_of_seen_labels_and_queries_of_all_four_groups(unseen):
-    seen = set(unseen["-clips"]["train"]["label"])
-    groups = {
-        split: Counter(map(seen_group, rows["query_label"], rows["target_label"], [seen] * len(rows)))
-        for split, rows in unseen[""].items()
-    }
+    clips = {split: rows.to_polars() for split, rows in unseen["-clips"].items()}
+    groups = {split: Counter(seen_groups(clips, rows)) for split, rows in unseen[""].items()}
     order = ("seen_to_seen", "seen_to_unseen", "unseen_to_seen", "unseen_to_unseen")
     counts = {split: [found[group] for group in order] for split, found in groups.items()}
-    assert counts == {"train": [50200, 0, 0, 0], "validation": [1500, 141, 147, 48], "test": [2500, 590, 765, 505]}
-    assert seen_group(None, "40", seen) is None
+    assert counts == {"train": [50200, 0, 0, 0], "validation": [1506, 135, 150, 45], "test": [2510, 580, 775, 495]}
+    assert list(seen_groups(clips, [{"query_label": None, "target_label": "40"}])) == [None]
 
 
 def test_labels_of_ones_own_are_held_out_by_their_words_and_the_seed():

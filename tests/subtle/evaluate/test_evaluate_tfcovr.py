@@ -8,11 +8,13 @@ import polars as pl
 import pytest
 import torch
 import yaml
+from datasets import DatasetDict
 from transformers import AutoConfig
 
 from hf_models.feature_store import FeatureStore
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
+from subtle.tfcovr import measure
 from subtle.tfcovr.systems import SYSTEMS
 from subtle.train import stage2
 from subtle.train.stage2 import Stage2Config
@@ -93,6 +95,24 @@ def test_results_have_the_coverage_and_the_protocol(config):
         "gallery_clips_ranked": 12,
     }
     assert "std" not in str(measured)
+
+
+def without_grey_in_training(loaded):
+    return DatasetDict({**loaded, "train": loaded["train"].filter(lambda clip: clip["label"] != "grey")})
+
+
+def test_queries_are_measured_in_groups_where_a_label_has_no_training_clip(config, monkeypatch, capsys):
+    whole = evaluate_tfcovr.run(config)["two-stage"]
+    assert "by_group" not in json.loads(Path(config.output_dir, "results.json").read_text())
+    load = measure.load_splits
+    monkeypatch.setattr(measure, "load_splits", lambda *a, **kw: without_grey_in_training(load(*a, **kw)))
+    assert evaluate_tfcovr.run(config)["two-stage"] == whole
+    found = json.loads(Path(config.output_dir, "results.json").read_text())["by_group"]["two-stage"]
+    counts = {group: values["queries"] for group, values in found.items()}
+    assert counts == {"seen_to_seen": 18, "seen_to_unseen": 9, "unseen_to_seen": 9}
+    mean = sum(values["queries"] * values["map@10"] for values in found.values()) / 36
+    assert mean == pytest.approx(whole["map@10"])
+    assert "whether the labels of query and target have training clips" in capsys.readouterr().out
 
 
 def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):

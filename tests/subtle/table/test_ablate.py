@@ -131,6 +131,15 @@ def test_groups_of_queries_have_the_mean_over_their_queries_and_seeds(complete):
     assert own["queries"].sum() == len(rows)
     assert set(own["seeds"]) == {2}
     assert dict(own.select("group", "mean").iter_rows()) == pytest.approx(dict(expected.iter_rows()))
+    assert ((own["low"] < own["mean"]) & (own["mean"] < own["high"])).all()
+
+
+def test_groups_by_labels_that_train_are_those_of_the_queries_that_have_one(complete):
+    config, _ = complete
+    queries = list(load_split(config, "test"))
+    assert groups_of(queries)["trained_labels"].null_count() == len(queries)
+    found = groups_of(queries, {queries[0]["query_id"]: "seen_to_unseen"})
+    assert found["trained_labels"].drop_nulls().to_list() == ["seen_to_unseen"]
 
 
 def test_queries_are_grouped_by_the_one_thing_in_which_rendered_labels_differ():
