@@ -24,6 +24,7 @@ from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pair_review import read_review, write_review
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
+from hf_datasets.tfcovr.splitting import hold_out_labels
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS, counts_of
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
 from subtle.building.options import BuildTFCoVRConfig
@@ -57,6 +58,9 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])
     labels = [label for label in vocabulary if label.label_id in present]
+    if config.unseen_labels:
+        clips, held_out = hold_out_labels(clips, labels, config.unseen_labels, seed=config.seed)
+        print(held_out)
     threshold = config.threshold
     if threshold is None:
         threshold = 0.0 if config.similarity_model else default_threshold(labels)

@@ -62,6 +62,9 @@ class BuildTFCoVRConfig(PromptedConfig, OwnClipsConfig):
         "no, its pairs are built. None: no review.",
     )
     max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
+    unseen_labels: float = option(
+        0.0, "Share (0 to 1) of the labels to test on and not train on, a third as many to validate on; 0: none."
+    )
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
 
@@ -75,6 +78,8 @@ class BuildTFCoVRConfig(PromptedConfig, OwnClipsConfig):
             raise ValueError("--video_dir has the videos of your own clips: give their table with --data_dir")
         if self.marks and not self.video_dir:
             raise ValueError("--marks needs your own clips and videos: give --data_dir and --video_dir")
+        if self.marks and self.unseen_labels:
+            raise ValueError("--marks are trained on, whatever their labels: leave them or --unseen_labels out")
         is_own = self.data_dir is not None
         defaults: dict[str, Any] = {"top_n": 5 if is_own else None}
         defaults |= dict.fromkeys(("validation_fraction", "test_fraction"), 0.2 if is_own else 0.1)

@@ -23,6 +23,7 @@ from subtle.run.build import run
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.labeled_splits import labeled_splits
+from subtle.tfcovr.measure import held_out_groups
 from subtle.train import stage1, stage2
 from tests.fixtures.verbs import WORDS
 
@@ -126,6 +127,27 @@ def build(*options):
     except SystemExit as end:
         return end.code
     return run_recipe(partial(run, build_tfcovr.main), config)
+
+
+def test_labels_of_own_clips_are_held_out_from_training_as_when_the_table_is_loaded(myclips, capsys):
+    clips = pl.read_csv("myclips/clips.csv")
+    scene = {label: f"lamp {place // 2} {'on' if place % 2 else 'off'}" for place, label in enumerate(COLORS)}
+    scene |= {"lamp shines white": "lamp 1 on"}
+    clips.with_columns(pl.col("label").replace(scene)).write_csv("myclips/clips.csv")
+    assert build("--unseen_labels", 0.25) == 0
+    assert "of 4 labels 1 have clips in test alone" in capsys.readouterr().out
+    made = load_dataset("tfcovr", "own-clips", data_dir="built")
+    loaded = load_dataset("tfcovr", "own-clips", data_dir="myclips", unseen_labels=0.25)
+    assert {split: rows["clip_id"] for split, rows in made.items()} == {
+        split: rows["clip_id"] for split, rows in loaded.items()
+    }
+    assert len(set(made["test"]["label"]) - set(made["train"]["label"])) == 1
+    config = DataConfig(dataset_config="own", data_dir="built")
+    groups = held_out_groups(config, load_split(config, "test"))
+    assert {"seen_to_unseen", "unseen_to_seen"} <= set(groups.values())
+    assert build("--unseen_labels", 1.5) != 0
+    assert build("--unseen_labels", 0.2, "--marks", "marks.csv") != 0
+    assert "unseen_labels is 1.5; it is a share" in capsys.readouterr().err
 
 
 def test_a_chat_model_writes_the_texts_of_own_clips(myclips):
