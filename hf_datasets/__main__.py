@@ -15,7 +15,7 @@ from pathlib import Path
 import datasets
 from datasets.exceptions import DatasetGenerationError
 
-from hf_datasets.registration import find_unopened, prepare
+from hf_datasets.registration import RENDERED, find_unopened, prepare
 from hf_datasets.registry import BUILDERS
 
 
@@ -33,7 +33,9 @@ def main() -> int:
     command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")
     command = commands.add_parser("blind_test", help="draw pairs of clips for a person to tell apart, or count answers")
     command.add_argument("output_dir", metavar="DIR", help="the folder of the sheets and of their solutions")
-    command.add_argument("--tier", choices=("mini", "hard"), default="hard", help="whose test clips; default: hard")
+    command.add_argument(
+        "--tier", choices=RENDERED, default="hard", help="whose test clips; of unseen one of a pair has an unseen label"
+    )
     command.add_argument("--pairs", type=int, default=40, help="how many pairs; default: 40")
     command.add_argument("--seed", type=int, default=0, help="decides which pairs; default: 0")
     command.add_argument(
@@ -75,7 +77,11 @@ def blind_test(output_dir: Path, tier: str, num_pairs: int, seed: int, answers: 
 
     try:
         if answers is None:
-            sheets = write_blind_test(output_dir, TIERS[tier], num_pairs=num_pairs, seed=seed)
+            unseen = None
+            if tier == "unseen":
+                clips = datasets.load_dataset("tfcovr", "unseen-clips")
+                unseen = {*clips["test"]["label"]} - {*clips["train"]["label"]}
+            sheets = write_blind_test(output_dir, TIERS[tier], num_pairs=num_pairs, seed=seed, of_labels=unseen)
             print(f"{output_dir}: {len(sheets)} sheets; do not open the solutions beside them before you have answered")
             return 0
         for kind, (right, total) in score(output_dir, read_answers(Path(answers))).items():

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -36,13 +36,16 @@ class Pair:
     difference: str | None
 
 
-def draw_pairs(config: MiniatureConfig, num_pairs: int, seed: int) -> list[Pair]:
+def draw_pairs(
+    config: MiniatureConfig, num_pairs: int, seed: int, of_labels: Collection[str] | None = None
+) -> list[Pair]:
     """Pairs of test clips, every second one of the same label, the others of each kind of difference in turn.
 
     Args:
         config: What is rendered.
         num_pairs: 1 or more.
         seed: Decides which, and their order.
+        of_labels: One label of each pair is of these; None: any.
 
     Raises:
         ValueError: There are no pairs of some kind.
@@ -56,6 +59,9 @@ def draw_pairs(config: MiniatureConfig, num_pairs: int, seed: int) -> list[Pair]
     kinds: dict[str | None, list[tuple[str, str]]] = {None: [(label, label) for label in clips]}
     for pair in permutations(clips, 2):
         kinds.setdefault(difference_between(*pair) or "more", []).append(pair)
+    if of_labels is not None:
+        wanted = {kind: [pair for pair in pairs if not {*pair}.isdisjoint(of_labels)] for kind, pairs in kinds.items()}
+        kinds = {kind: pairs for kind, pairs in wanted.items() if pairs}
     differences = [kind for kind in DIFFERENCES if kind in kinds]
     if not differences:
         raise ValueError("no two labels of the test clips differ in one thing only; give more labels")
@@ -76,7 +82,14 @@ def draw_pairs(config: MiniatureConfig, num_pairs: int, seed: int) -> list[Pair]
     return [pairs[index] for index in generator.permutation(num_pairs)]
 
 
-def write_blind_test(output_dir: Path, config: MiniatureConfig, *, num_pairs: int = 40, seed: int = 0) -> list[Path]:
+def write_blind_test(
+    output_dir: Path,
+    config: MiniatureConfig,
+    *,
+    num_pairs: int = 40,
+    seed: int = 0,
+    of_labels: Collection[str] | None = None,
+) -> list[Path]:
     """Write the sheets, one for each pair with 24 frames of each clip, and the solutions beside them.
 
     The frames are drawn, not decoded: what the encoder takes away is not in the test.
@@ -86,6 +99,7 @@ def write_blind_test(output_dir: Path, config: MiniatureConfig, *, num_pairs: in
         config: What is rendered, such as `HARD`.
         num_pairs: 1 or more.
         seed: Decides which pairs.
+        of_labels: One label of each pair is of these; None: any.
 
     Returns:
         The sheets.
@@ -96,7 +110,7 @@ def write_blind_test(output_dir: Path, config: MiniatureConfig, *, num_pairs: in
     if num_pairs < 1:
         raise ValueError(f"{num_pairs} pairs: at least 1 is needed")
     output_dir.mkdir(parents=True, exist_ok=True)
-    pairs = draw_pairs(config, num_pairs, seed)
+    pairs = draw_pairs(config, num_pairs, seed, of_labels)
     sheets = []
     for number, pair in enumerate(pairs, 1):
         sheets.append(output_dir / f"pair_{number:03d}.png")

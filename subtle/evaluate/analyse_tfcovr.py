@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from subtle.run.printing import show_beside_paper
 from subtle.run.results import replacing_files, write_json, write_results, write_text, writing
 from subtle.run.screen import Screen
 from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
+from subtle.tfcovr.measure import held_out_groups
 
 TOP_WORDS = 30
 
@@ -78,6 +80,9 @@ def show(tables: dict[str, Any]) -> None:
         second.add_row(name, *counts, spread(split["seconds"]))
     console.print(second)
     console.print("targets, words and seconds: smallest / mean / largest")
+    for name, groups in tables["held_out"].items():
+        numbers = ", ".join(f"{group.replace('_', ' ')} {count:,}" for group, count in groups.items())
+        console.print(f"{name}, by whether the labels of query and target have training clips: {numbers}")
     words = ", ".join(f"{row['word']} {100 * row['share']:.0f} %" for row in tables["words"][:10])
     console.print(f"most frequent words, and the share of texts that have them: {words}")
 
@@ -126,9 +131,11 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         comparison = compare_pairs(load_labels(), text_encoder(config.similarity_model))
     rows, clips = load_splits(config), load_splits(config, clips=True)
     every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
+    groups_of = {name: held_out_groups(config, split) for name, split in rows.items() if name != "train"}
     tables: dict[str, Any] = {
         "rows": {name: row_statistics(split) for name, split in rows.items()},
         "clips": {name: clip_statistics(split) for name, split in clips.items()} | {"all": clip_statistics(every_clip)},
+        "held_out": {name: Counter(groups.values()) for name, groups in groups_of.items() if groups},
         "words": statistics.modification_lexicon(every_row).head(TOP_WORDS).to_dicts(),
         "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
     }

@@ -223,6 +223,9 @@ def test_a_blind_test_has_as_many_equal_as_different_pairs_and_counts_the_right_
     assert Counter(pair.difference for pair in pairs) == {None: 4, **dict.fromkeys(DIFFERENCES, 1)}
     assert len(sheets) == 8
     assert Image.open(sheets[0]).size[0] == 2 * 8 * 48
+    assert all("98" in {shot.action.label for shot in pair.shots} for pair in draw_pairs(SMALL, 8, 0, {"98"}))
+    with pytest.raises(ValueError, match="no two labels of the test clips differ in one thing only"):
+        draw_pairs(SMALL, 8, 0, {"45"})
     answers = tmp_path / "answers.txt"
     answers.write_text("".join(f"{number} {'same' if number % 2 else 'different'}\n" for number in range(1, 9)))
     right = score(tmp_path, read_answers(answers))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from subtle.evaluate import analyse_tfcovr
 from subtle.evaluate.analyse_tfcovr import analyze
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
 
@@ -27,6 +28,15 @@ def test_rows_and_clips_of_each_split_are_counted(analysis):
     assert tables["clips"]["test"] | {"seconds": None} == {"clips": 12, "videos": 12, "labels": 4, "seconds": None}
     assert tables["clips"]["all"]["clips"] == sum(tables["clips_per_label"].values()) == 36
     assert tables["words"][0] == {"word": "show", "texts": 252, "share": 1.0}
+
+
+def test_queries_with_labels_that_do_not_train_are_counted(analysis, tiny, tmp_path, monkeypatch, capsys):
+    assert analysis[0]["held_out"] == {}
+    groups = {"a": "seen_to_seen", "b": "seen_to_unseen", "c": "seen_to_unseen"}
+    monkeypatch.setattr(analyse_tfcovr, "held_out_groups", lambda _config, rows: groups if len(rows) == 36 else {})
+    found = analyze(AnalyzeTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(tmp_path)))["held_out"]
+    assert found == {"test": {"seen_to_seen": 1, "seen_to_unseen": 2}}
+    assert "seen to seen 1, seen to unseen 2" in capsys.readouterr().out
 
 
 def test_plots_and_results_are_written_and_unknown_durations_are_null(analysis):
