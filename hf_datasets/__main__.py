@@ -4,15 +4,18 @@
 with more competitions to train or to test on, of another seed or of the harder tier, and prints its folder for
 `load_dataset(NAME, data_dir=FOLDER)`. `blind_test` draws pairs of test clips on contact sheets, half of them of one
 label, for a person to say `same` or `different`; with `--answers`, a file of lines such as `1 same`, it counts the
-right ones.
+right ones. `annotations` makes a table of clips, for `subtle tune` and `subtle index`, of what was annotated in Label
+Studio or CVAT.
 """
 
 # ruff: noqa: T201 - a command prints
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
 import datasets
+import polars as pl
 from datasets.exceptions import DatasetGenerationError
 
 from hf_datasets.registration import RENDERED, find_unopened, prepare
@@ -41,7 +44,13 @@ def main() -> int:
     command.add_argument(
         "--answers", metavar="FILE", help="lines of number and same or different, for the sheets in DIR"
     )
+    command = commands.add_parser("annotations", help="exports of Label Studio and CVAT -> a table of clips")
+    command.add_argument("exports", nargs="+", metavar="FILE", help="Label Studio's JSON, or CVAT for video 1.1 (XML)")
+    command.add_argument("--video_dir", required=True, help="the folder of the videos")
+    command.add_argument("--output", required=True, help="the CSV file, which must not exist")
     arguments = parser.parse_args()
+    if arguments.command == "annotations":
+        return annotations([*map(Path, arguments.exports)], Path(arguments.video_dir), Path(arguments.output))
     if arguments.command == "blind_test":
         return blind_test(
             Path(arguments.output_dir), arguments.tier, arguments.pairs, arguments.seed, arguments.answers
@@ -89,6 +98,31 @@ def blind_test(output_dir: Path, tier: str, num_pairs: int, seed: int, answers: 
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
+
+
+def annotations(exports: list[Path], video_dir: Path, output: Path) -> int:
+    """Write the table and name what is left out of it; returns the exit status."""
+    from hf_datasets.drafts import write_text
+    from hf_datasets.footage.annotations import read_annotations
+
+    if output.exists():
+        print(f"{output} is there; remove it, or name another --output", file=sys.stderr)
+        return 1
+    try:
+        tables, rejections = zip(*[read_annotations(path, video_dir) for path in exports], strict=True)
+        rows = pl.concat(tables)
+        for rejection in itertools.chain(*rejections):
+            print(rejection.reason, file=sys.stderr)
+        if not rows.is_empty():
+            write_text(output, rows.write_csv())
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    if rows.is_empty():
+        print("no annotation has a label, a span and a video; nothing is written", file=sys.stderr)
+        return 1
+    print(f"{output}: {len(rows)} clips of {rows['video'].n_unique()} videos, {rows['label'].n_unique()} labels")
     return 0
 
 

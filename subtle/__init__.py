@@ -9,6 +9,7 @@ from typing import Any
 PLACES = {
     **dict.fromkeys(("Index", "Moment", "create_index", "open_index"), "subtle.index"),
     **dict.fromkeys(("Client", "ServiceError"), "subtle.client"),
+    "to_fiftyone": "subtle.footage.fiftyone",
     **dict.fromkeys(("IndexDamagedError", "ModelChangedError"), "hf_models.index.store"),
     "VideoError": "hf_datasets.video",
 }

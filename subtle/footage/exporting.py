@@ -12,6 +12,7 @@ from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
+from subtle.footage.annotating import write_tasks
 from subtle.footage.output import records, shown
 from subtle.footage.timelines import write_timelines
 from subtle.running import CONTROL_CHARACTERS
@@ -29,7 +30,8 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
 
     `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is
     encoded again. `contact_sheet.jpg` shows the middle of each, `moments.otio`, `.edl`, `.xml` and `.fcpxml` are
-    timelines of the videos, `moments.m3u` is a playlist of media fragments, `moments.json` says how each clip was made.
+    timelines of the videos, `moments.m3u` is a playlist of media fragments, `moments.json` says how each clip was made,
+    `annotate/` has tasks for Label Studio and CVAT.
 
     Args:
         found: As `search_moments` gives them.
@@ -64,6 +66,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         contact_sheet(pictures).save(draft / "contact_sheet.jpg", quality=88)
         if rows:
             write_timelines(rows, draft)
+            write_tasks(rows, draft / "annotate")
         (draft / "moments.m3u").write_text(playlist(rows), encoding="utf-8")
         kept = [{name: value for name, value in row.items() if name not in {"path", "frame_rate"}} for row in rows]
         write_json(draft / "moments.json", kept)

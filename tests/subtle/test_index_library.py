@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -131,6 +132,40 @@ def test_replays_are_beneath_the_moment_that_is_shown(made, tmp_path):
     replay = json.loads(as_json(rows))[1]["replays"][0]
     assert (replay["video"], replay["moment_id"]) == ("one.mp4", rows[1]["replays"][0]["moment_id"])
     assert len(as_table(rows).splitlines()) == 5
+
+
+class Fields(dict):
+    """Stands in for FiftyOne's documents: fields by name, set as items, too."""
+
+    def add_samples(self, samples):
+        self["samples"] = samples
+
+
+def test_fiftyone_gets_a_sample_for_each_video_with_its_moments(made, opened, monkeypatch):
+    names = ("VideoMetadata", "TemporalDetection", "TemporalDetections", "Sample")
+    fiftyone = SimpleNamespace(Dataset=lambda name: Fields(name=name), **dict.fromkeys(names, Fields))
+    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
+    found = opened.search(text="show red", limit=16)
+    dataset = subtle.to_fiftyone(found, "reds")
+    assert dataset["name"] == "reds"
+    assert [sample["filepath"] for sample in dataset["samples"]] == list(dict.fromkeys(str(one.path) for one in found))
+    detections = {
+        one["moment_id"]: (sample["metadata"], one)
+        for sample in dataset["samples"]
+        for one in sample["moments"]["detections"]
+    }
+    for moment in found:
+        metadata, detection = detections[moment.moment_id]
+        first, last = detection["support"]
+        assert (first - 1) / metadata["frame_rate"] == pytest.approx(moment.start_seconds)
+        assert last / metadata["frame_rate"] == pytest.approx(moment.end_seconds)
+        assert metadata["total_frame_count"] >= last
+        assert (detection["label"], detection["confidence"]) == (moment.label, moment.score)
+    with pytest.raises(ValueError, match="give video_dir to open_index"):
+        subtle.to_fiftyone([replace(found[0], path=None)])
+    monkeypatch.setitem(sys.modules, "fiftyone", None)
+    with pytest.raises(ImportError, match=r"subtle-video\[fiftyone\]"):
+        subtle.to_fiftyone(found)
 
 
 def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):
