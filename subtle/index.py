@@ -38,6 +38,9 @@ NARROWING = ("where", "folder", "approximate", "probes", "limit")
 REPLAY_COSINE = 0.99
 """Of moments that are one: of drawn replays few others reach it, by the model that ships or by CLIP; see RESULTS.md."""
 LOOKED_AT_PER_GROUP = 10
+FEW = 8
+"""Most queries at once for which the text half of a model does without it."""
+TOGETHER = 64
 OF_QUERY = ("text", "clip", "start_seconds", "end_seconds", "more_like", "less_like")
 
 
@@ -254,7 +257,7 @@ class Index:
     def search_many(
         self, queries: Sequence[Mapping[str, Any]], *, limit: int = 10, **narrowing: Any
     ) -> list[list[Moment]]:
-        """The moments that fit each of several queries: their clips and texts one by one, then one product for all.
+        """The moments that fit each of several queries, which are encoded together, then one product for all.
 
         Args:
             queries: Each with `text`, `clip`, `start_seconds`, `end_seconds`, `more_like` and `less_like`, as far as it
@@ -273,7 +276,8 @@ class Index:
         configs = [self.asking({**query, "limit": limit, **narrowing}) for query in queries]
         if not configs:
             return []
-        vectors = np.stack([self.moved(config) for config in configs])
+        known = self.embedded_together(configs) if len(configs) > FEW else {}
+        vectors = np.stack([self.moved(config, known.get(number)) for number, config in enumerate(configs)])
         return self.as_moments(self.nearest(vectors, configs[0]))
 
     def export(
@@ -375,8 +379,29 @@ class Index:
                 self.keeps_texts = True
             return np.asarray(encoder.query(frames, config.text))
 
-    def moved(self, config: SearchConfig) -> np.ndarray:
-        """The vector of a query, `(D,)`, moved by the moments that were marked.
+    def embedded_together(self, configs: Sequence[SearchConfig]) -> dict[int, np.ndarray]:
+        """The vectors of queries by their number, those of one kind encoded together; not those that are marks alone.
+
+        Raises:
+            ValueError: The model reads no such text; a clip ends after its video.
+            VideoError: A clip cannot be read.
+        """
+        encoder = self.loaded()
+        found: dict[int, np.ndarray] = {}
+        kinds = [(one.clip is not None, one.text is not None) for one in configs]
+        for kind in {*kinds} - {(False, False)}:
+            numbers = [number for number, one in enumerate(kinds) if one == kind]
+            for start in range(0, len(numbers), TOGETHER):
+                some = [configs[number] for number in numbers[start : start + TOGETHER]]
+                texts = [one.text for one in some if one.text is not None]
+                frames = [self.query_frames(one) for one in some if one.clip is not None]
+                with self.lock:
+                    rows = encoder.queries(frames or None, texts or None)
+                found |= zip(numbers[start : start + TOGETHER], rows, strict=True)
+        return found
+
+    def moved(self, config: SearchConfig, embedded: np.ndarray | None = None) -> np.ndarray:
+        """The vector of a query, `(D,)`, moved by the moments that were marked; `embedded` where that is known.
 
         Raises:
             ValueError: As `embedded`; the index has no such moment, or the marks cancel each other.
@@ -384,11 +409,13 @@ class Index:
         """
         marked = [*config.more_like, *config.less_like]
         if not marked:
-            return self.embedded(config)
+            return self.embedded(config) if embedded is None else embedded
         vectors = self.store.vectors_of(self.model.key, marked)  # refused before a model is loaded
         is_alone = config.clip is None and config.text is None and config.more_like
         split = len(config.more_like)
-        return rocchio(None if is_alone else self.embedded(config), vectors[:split], vectors[split:])
+        if embedded is None and not is_alone:
+            embedded = self.embedded(config)
+        return rocchio(embedded, vectors[:split], vectors[split:])
 
     def nearest(self, vectors: np.ndarray, config: SearchConfig, **more: Any) -> list[list[dict[str, Any]]]:
         """The best moments for each of some queries."""

@@ -92,6 +92,14 @@ def test_moment_search_finds_the_true_moments(printed):
         assert found == true
 
 
+def test_search_archive_searches_marks_and_exports(printed):
+    lines = printed["search_archive"].splitlines()
+    assert lines[0] == "18 moments"
+    assert [re.fullmatch(r"  lamp\d\.mp4 \d-\d s \d\.\d{3}", line) is not None for line in lines[1:4]] == [True] * 3
+    assert lines[5].startswith("1000 queries in ")
+    assert lines[6].startswith("3 clips, 0 failures: ")
+
+
 def test_measure_clip_prints_an_accuracy_per_disruption(printed):
     for name in ("accuracy/temporal_reorder", "accuracy/action_replace", "comprehensive_accuracy"):
         assert f"{name}: 0." in printed["measure_clip"] or f"{name}: 1." in printed["measure_clip"]
@@ -123,6 +131,5 @@ def test_an_example_is_short_says_what_it_shows_and_imports_no_recipe(path):
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 55
     assert f"python examples/{path.name}" in text.split('"""')[1]
-    for name in ("subtle", "recipes"):
-        assert f"from {name}" not in text
-        assert f"import {name}" not in text
+    for name in ("from subtle", "import subtle.", "from recipes", "import recipes"):
+        assert name not in text

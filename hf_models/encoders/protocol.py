@@ -176,10 +176,19 @@ class Encoder:
         Raises:
             ValueError: There is neither, or the model reads no such text.
         """
-        if text is not None:
+        found: np.ndarray = self.queries(None if frames is None else [frames], None if text is None else [text])[0]
+        return found
+
+    @torch.inference_mode()
+    def queries(self, frames: Sequence[Tensor] | None = None, texts: Sequence[str] | None = None) -> np.ndarray:
+        """Embed queries of one kind together, as `query` does each: `(Q, D)` float32.
+
+        Raises:
+            ValueError: As `query`.
+        """
+        for text in texts or ():
             self.check_text(text)
-        rows = self.encode_query(None if frames is None else [frames], None if text is None else [text])
-        found: np.ndarray = self.scaled(rows).cpu().numpy()[0]
+        found: np.ndarray = self.scaled(self.encode_query(frames, texts)).cpu().numpy()
         return found
 
     def check_text(self, text: str) -> None:

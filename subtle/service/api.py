@@ -4,6 +4,7 @@
     GET  /moments/{id}                  also .../clip.mp4 and .../thumbnail.jpg
     POST /marks                         which found moments are right and which are wrong
     GET  /health, /metrics              the latter for Prometheus
+    POST /mcp                           see `subtle.service.agents`
 
 What is refused is answered with a problem document (RFC 9457). Queries that wait while others are computed are encoded
 and searched together.
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
@@ -44,7 +44,7 @@ from subtle.service.marks import Marks
 from subtle.service.media import HOSTS, Footage, Media, plain
 from subtle.service.searching import MAX_CHARACTERS, Query
 
-PATHS = ("search", "moments", "marks", "health", "metrics", "docs", "openapi.json")
+PATHS = ("search", "moments", "marks", "health", "metrics", "mcp", "docs", "openapi.json")
 """First parts of the addresses that are the service's; all others are the page's."""
 TOGETHER = 64
 """Most queries that are encoded and searched at once."""
@@ -214,7 +214,6 @@ class Together:
         least = [-np.inf if one.asked.min_score is None else one.asked.min_score for one in group]
         return [[row for row in some if row["score"] >= score] for some, score in zip(rows, least, strict=True)]
 
-    @torch.inference_mode()
     def vectors(self, group: list[Waiting]) -> np.ndarray:
         """`(Q, D)`; zeros of queries that have only marks."""
         encoder, first = self.index.loaded(), group[0]
@@ -222,7 +221,7 @@ class Together:
             return np.zeros((len(group), self.index.model.dimensions), np.float32)
         frames = None if first.frames is None else [one.frames for one in group]
         texts = None if first.asked.text is None else [one.asked.text for one in group]
-        return np.array(encoder.scaled(encoder.encode_query(frames, texts)).cpu().numpy())
+        return np.array(encoder.queries(frames, texts))
 
 
 class Service:
@@ -300,17 +299,34 @@ class Service:
                         "." + "".join(filter(str.isalnum, Path(sent.filename or "").suffix))[:8]
                     )
                     await run_in_threadpool(copy, sent, upload)
-                if asked.text is not None:
-                    asked.text = " ".join(asked.text.split())
-                    self.index.loaded().check_text(asked.text)
-                frames, own = await run_in_threadpool(self.query_of, asked, upload if sent is not None else None)
-                rows = await self.together.ask(asked, frames, own)
+                found = await self.find(asked, upload if sent is not None else None)
         finally:
             upload.unlink(missing_ok=True)
+        return Found(moments=found, model=Path(self.index.model.name).name, seconds=time.perf_counter() - began)
+
+    async def find(self, asked: Asked, upload: Path | None = None) -> list[FoundMoment]:
+        """What fits a query best, with the clip that was sent."""
+        if asked.text is not None:
+            asked.text = " ".join(asked.text.split())
+            self.index.loaded().check_text(asked.text)
+        frames, own = await run_in_threadpool(self.query_of, asked, upload)
+        rows = await self.together.ask(asked, frames, own)
         if self.log_texts:
             LOG.info(json.dumps({"text": asked.text, "where": asked.where, "moments": len(rows)}))
-        found = [FoundMoment(**row) for row in rows]
-        return Found(moments=found, model=Path(self.index.model.name).name, seconds=time.perf_counter() - began)
+        return [FoundMoment(**row) for row in rows]
+
+    def said_of(self, error: BaseException) -> str:
+        """What is wrong, for whom asked: without a path of this machine."""
+        if isinstance(error, StarletteHTTPException):
+            return str(error.detail)
+        if isinstance(error, RequestValidationError | ValidationError):
+            return said_of(error.errors())
+        if isinstance(error, TimeoutError):
+            return f"this took longer than {self.timeout_seconds:g} s"
+        detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
+        for path in {str(self.index.store.path), str(self.media.folder), str(Path.cwd())}:
+            detail = detail.replace(path, "the index")
+        return detail
 
     def clip(self, moment_id: str) -> FileResponse:
         """The clip of a moment."""
@@ -359,7 +375,7 @@ def status_of(error: BaseException) -> int:
         return 503  # until somebody mends the index
     if isinstance(error, TimeoutError):
         return 408
-    if isinstance(error, VideoError | ValueError):
+    if isinstance(error, VideoError | ValueError | RequestValidationError):
         return 422
     return 503 if isinstance(error, OSError | RuntimeError) else 500
 
@@ -499,16 +515,8 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
 
     async def failed(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, StarletteHTTPException):
-            return problem(error.status_code, str(error.detail), dict(error.headers or {}))
-        if isinstance(error, RequestValidationError | ValidationError):
-            return problem(422, said_of(error.errors()))
-        headers = CLOSED if isinstance(error, TimeoutError) else None
-        detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
-        if isinstance(error, TimeoutError):
-            detail = f"this took longer than {service.timeout_seconds:g} s"
-        for path in {str(service.index.store.path), str(service.media.folder), str(Path.cwd())}:
-            detail = detail.replace(path, "the index")  # no path of this machine
-        return problem(status_of(error), detail, headers)
+            return problem(error.status_code, service.said_of(error), dict(error.headers or {}))
+        return problem(status_of(error), service.said_of(error), CLOSED if isinstance(error, TimeoutError) else None)
 
     for kind in (StarletteHTTPException, RequestValidationError, ValueError, OSError, RuntimeError):
         api.add_exception_handler(kind, failed)

@@ -65,7 +65,7 @@ def token_of(config: ServeConfig) -> str | None:
 
 
 def main(config: ServeConfig) -> None:
-    if missing := [name for name in ("gradio", "prometheus_client") if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in ("gradio", "mcp", "prometheus_client") if importlib.util.find_spec(name) is None]:
         raise SystemExit(f"{missing[0]} is not installed; run: pip install 'subtle-video[page]'")
     token = token_of(config)
     index = index_of(config)
@@ -77,6 +77,7 @@ def main(config: ServeConfig) -> None:
         from starlette.middleware import Middleware
 
         from subtle.index import Index
+        from subtle.service.agents import Agents
         from subtle.service.api import LOG, Beside, Service, build_api
         from subtle.service.export_process import export_archive
         from subtle.service.index_search import IndexSearch
@@ -92,6 +93,7 @@ def main(config: ServeConfig) -> None:
         try:
             service = Service(opened, media, marks, timeout_seconds=config.timeout_seconds, log_texts=config.log_texts)
             api = build_api(service, token=token, per_minute=config.requests_per_minute)
+            api.add_route("/mcp", Agents(service))  # type: ignore[arg-type]  # Starlette takes applications, too
             LOG.setLevel(logging.INFO)
             LOG.addHandler(logging.StreamHandler())
             if config.host not in HOSTS:

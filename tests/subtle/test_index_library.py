@@ -67,11 +67,14 @@ def test_a_moment_says_where_it_is(made, opened):
 
 def test_many_queries_at_once_find_what_each_finds_alone(made, opened):
     queries = [{"text": "show red"}, clip_of(made), {"text": "show blue", **clip_of(made)}]
-    together = opened.search_many(queries, limit=5, where="label != 'green'")
+    queries += [{"text": "show red", "more_like": [opened.search(text="show blue")[0].moment_id]}]
+    queries += [{"more_like": queries[-1]["more_like"]}]
     alone = [opened.search(**query, limit=5, where="label != 'green'") for query in queries]
-    assert [[one.moment_id for one in found] for found in together] == [
-        [one.moment_id for one in found] for found in alone
-    ]
+    for times in (1, 3):  # few, and so many that they are encoded together
+        together = opened.search_many(queries * times, limit=5, where="label != 'green'")
+        for found, expected in zip(together, alone * times, strict=True):
+            assert [one.moment_id for one in found] == [one.moment_id for one in expected]
+            assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
     assert opened.search_many([]) == []
     with pytest.raises(ValueError, match="search_many has no rerank"):
         opened.search_many(queries, rerank="model")

@@ -1,5 +1,8 @@
 """The service: over HTTP it finds what the library finds, and what it refuses is a problem document."""
 
+import asyncio
+import base64
+import io
 import json
 import shutil
 import socket
@@ -15,12 +18,15 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 import httpx2
+import mcp
 import uvicorn
+from PIL import Image
 from small_index import build_index
 
 import subtle
 from hf_datasets.footage.files import path_of_video
 from subtle.service import serve
+from subtle.service.agents import Agents
 from subtle.service.api import Service, build_api
 from subtle.service.marks import Marks
 from subtle.service.media import Media
@@ -36,8 +42,10 @@ def served(path, folder, marks=None, **options):
         partial(path_of_video, index.root()), folder, num_workers=1, timeout_seconds=30, max_upload_bytes=2_000_000
     )
     kept = Service(index, media, Marks(marks) if marks else None, timeout_seconds=options.pop("timeout_seconds", 20.0))
+    api = build_api(kept, **options)
+    api.add_route("/mcp", Agents(kept))
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(build_api(kept, **options), log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(api, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:
@@ -105,6 +113,34 @@ def test_it_finds_what_the_library_finds(made, service, client, index):
     assert same[0].score == pytest.approx(1, abs=1e-3)
     assert client.search(text="show red", min_score=2.0) == []
     assert not list((service[1].media.folder / "uploads").glob("sent-*"))
+
+
+def test_an_agent_searches_looks_and_marks_and_is_told_what_was_wrong(service, index):
+    async def ask():
+        async with mcp.Client(f"{service[0]}/mcp") as agent:
+            tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+            found = await agent.call_tool("search", {"query": {"text": "show red", "limit": 3}})
+            moments = [json.loads(part.text) for part in found.content]
+            best = {"moment_id": moments[0]["moment_id"]}
+            seen = await agent.call_tool("look", best)
+            kept = await agent.call_tool("mark", best | {"is_right": True, "text": "show red"})
+            wrong = [
+                await agent.call_tool("search", {"query": {"text": "show red", "where": "label ="}}),
+                await agent.call_tool("search", {"query": {}}),
+                await agent.call_tool("look", {"moment_id": "none"}),
+            ]
+            return tools, moments, seen, kept, wrong
+
+    tools, moments, seen, kept, wrong = asyncio.run(ask())
+    assert set(tools) == {"search", "look", "mark"}
+    assert [one["moment_id"] for one in moments] == ids(index.search(text="show red", limit=3))
+    with Image.open(io.BytesIO(base64.b64decode(seen.content[0].data))) as picture:
+        assert picture.format == "JPEG"
+    assert kept.content[0].text == "kept"
+    assert service[1].marks.read()[-1]["text"] == "show red"
+    assert [one.is_error for one in wrong] == [True] * 3
+    reasons = " ".join(one.content[0].text for one in wrong)
+    assert all(part in reasons for part in ("say what to look for", "has no moment 'none'", "label ="))
 
 
 def test_queries_that_arrive_together_find_what_each_finds_alone(service, client, index):
