@@ -76,7 +76,7 @@ class AnnotationsConfig:
     """The dataset."""
 
     dataset_config: str = option(
-        "mini", "Configuration of the dataset: mini, release or source; of TF-CoVR also hard, own or composed."
+        "mini", "Configuration of the dataset: mini, release or source; of TF-CoVR also hard, unseen, own or composed."
     )
     data_dir: str | None = option(None, "Folder of the annotations; none where they need none, as the miniature.")
 
