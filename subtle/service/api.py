@@ -14,13 +14,14 @@ import asyncio
 import hmac
 import json
 import logging
-import secrets
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -290,18 +291,15 @@ class Service:
 
     async def search(self, request: Request) -> Found:
         """The moments that fit best, best first."""
-        began, upload = time.perf_counter(), self.media.folder / "uploads" / f"sent-{secrets.token_hex(8)}"
-        try:
+        began = time.perf_counter()
+        with TemporaryDirectory(prefix="sent-", dir=self.media.folder / "uploads") as folder:
             async with asyncio.timeout(self.timeout_seconds):
                 asked, sent = await asked_of(request)
+                upload = None
                 if sent is not None:
-                    upload = upload.with_suffix(
-                        "." + "".join(filter(str.isalnum, Path(sent.filename or "").suffix))[:8]
-                    )
+                    upload = Path(folder, re.sub(r"[^\w.-]", "_", Path(sent.filename or "clip").name)[-60:])
                     await run_in_threadpool(copy, sent, upload)
-                found = await self.find(asked, upload if sent is not None else None)
-        finally:
-            upload.unlink(missing_ok=True)
+                found = await self.find(asked, upload)
         return Found(moments=found, model=Path(self.index.model.name).name, seconds=time.perf_counter() - began)
 
     async def find(self, asked: Asked, upload: Path | None = None) -> list[FoundMoment]:
