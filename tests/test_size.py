@@ -12,7 +12,7 @@ from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, parsed
 
 LIMITS = {
     "lines of hf_datasets": 24_900,
-    "lines of hf_models": 16_600,
+    "lines of hf_models": 16_650,
     "lines of metrics": 3_150,
     "lines of subtle and recipes": 30_000,
     "lines of tests": 50_400,

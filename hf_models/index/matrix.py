@@ -14,6 +14,7 @@ they are damaged. A matrix consists of parts that never change:
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +100,7 @@ class MomentMatrix:
     def __init__(self, index: MomentIndex, model: IndexedModel, folder: Path | None = None) -> None:
         self.index, self.model = index, model
         self.place = index.place
+        self.shares_cache = folder is None
         if folder is None:
             from huggingface_hub import cached_assets_path
 
@@ -130,6 +132,8 @@ class MomentMatrix:
             now = [table.version, versions.get(table.version)]
             made_of, parts = self.read_state()
             if made_of != now:
+                if self.shares_cache and not self.folder.exists():
+                    self.sweep()
                 with caching(self.folder):
                     self.folder.mkdir(parents=True, exist_ok=True)
                     lock = FileLock(self.folder / "lock").acquire()
@@ -274,7 +278,7 @@ class MomentMatrix:
 
     def write_state(self, made_of: list[Any], parts: Sequence[Part]) -> None:
         """Write what belongs together, then remove what belongs to nothing; who reads removed files keeps them open."""
-        state = {"made_of": made_of, "parts": [(part.name, part.kept_file) for part in parts]}
+        state = {"made_of": made_of, "parts": [(part.name, part.kept_file) for part in parts], "place": self.place}
         with caching(self.folder), replacing(self.folder / STATE) as unfinished:
             unfinished.write_text(json.dumps(state), encoding="utf-8")
         names = {part.name for part in parts}
@@ -283,6 +287,14 @@ class MomentMatrix:
             if not is_kept and (path.suffix == ".kept" or path.stem not in names):
                 with suppress(OSError):
                     path.unlink()
+
+    def sweep(self) -> None:
+        """Remove the files of indexes that were folders of this machine and are there no more."""
+        for path in self.folder.parents[1].glob(f"*/*/{STATE}"):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                place = json.loads(path.read_text(encoding="utf-8"))["place"]
+                if "://" not in place and not Path(place).is_dir():
+                    shutil.rmtree(path.parent)
 
     def keep(self, condition: str) -> list[np.ndarray]:
         """For each part which of its rows fulfil a condition on the columns, in SQL.

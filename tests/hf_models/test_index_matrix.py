@@ -195,3 +195,18 @@ def test_vectors_lie_in_the_users_cache_in_arrays_that_are_not_read_whole(index)
         "00.mp4#0",
         "19.mp4#4",
     ]
+
+
+def test_files_of_an_index_that_is_there_no_more_are_removed_for_the_next_one(index, tmp_path):
+    removed, following = (MomentIndex.create(tmp_path / name) for name in ("removed", "following"))
+    folders = []
+    for one in (index, removed, following):
+        if one is not index:
+            one.add(MODEL)
+            fill(one, ["00.mp4"])
+        folders.append(MomentMatrix(one, MODEL).folder)
+        MomentMatrix(one, MODEL).refresh()
+        assert all(folder.is_dir() for folder in folders) == (one is not following)
+        if one is removed:
+            shutil.rmtree(tmp_path / "removed")
+    assert [folder.is_dir() for folder in folders] == [True, False, True]
