@@ -86,7 +86,8 @@ def make_page(folder: Path, settings: dict[str, Any]) -> "Page":
     encoder = load_encoder(settings["model"], settings["revision"], settings["code"])
     clips, files = load_clips(settings["dataset"], settings["revision"], settings["split"], folder / "videos")
     media = Media(files.__getitem__, folder, **LIMITS)
-    return Page(GallerySearch(encoder, media, clips, vectors_of(encoder, HERE / "vectors")))
+    vectors = vectors_of(encoder, HERE / "vectors")
+    return Page(GallerySearch(encoder, media, clips, vectors, Path(settings["model"]).name))
 
 
 def main() -> None:

@@ -18,15 +18,21 @@ class GallerySearch(MomentSearch):
         media: Reads the videos by their ids.
         clips: Rows with `clip_id`, `video_id`, `description`, `start_seconds` and `end_seconds`.
         vectors: Of each clip, by its id, what `encoder.vectors` gave.
+        model: The name of the model.
 
     Raises:
         ValueError: There are clips without a vector.
     """
 
     def __init__(
-        self, encoder: Encoder, media: Media, clips: Sequence[Mapping[str, Any]], vectors: Mapping[str, Any]
+        self,
+        encoder: Encoder,
+        media: Media,
+        clips: Sequence[Mapping[str, Any]],
+        vectors: Mapping[str, Any],
+        model: str = "",
     ) -> None:
-        super().__init__(encoder, media)
+        super().__init__(encoder, media, model)
         if missing := [clip["clip_id"] for clip in clips if clip["clip_id"] not in vectors]:
             raise ValueError(f"{len(missing)} clips have no vector, such as {missing[0]}; make the vectors again")
         self.vectors = np.stack([np.asarray(vectors[clip["clip_id"]]) for clip in clips])
@@ -46,6 +52,14 @@ class GallerySearch(MomentSearch):
         wanted = words[:200].lower().split()
         found = [row for row in self.rows if all(word in f"{row['label']} {row['video']}".lower() for word in wanted)]
         return spread(found, number), len(found)
+
+    def count(self) -> int:
+        """See `MomentSearch`."""
+        return len(self.rows)
+
+    def moments_of(self, video: str) -> list[dict[str, Any]]:
+        """See `MomentSearch`."""
+        return [row for row in self.rows if row["video"] == video]
 
     def nearest(
         self,

@@ -1,5 +1,6 @@
 """How moments look: HTML in which every text is escaped. `page.js` plays, trims and marks what is here."""
 
+import time
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -8,6 +9,15 @@ from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media
 from subtle.service.searching import Query
 
 MUTED = "muted playsinline"
+EMPTY_GALLERY = (
+    '<div class="empty"><svg viewBox="0 0 240 120" width="240" height="120" fill="none" stroke="currentColor" '
+    'stroke-width="3" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">'
+    '<rect x="16" y="22" width="76" height="56" rx="8"/><rect x="104" y="10" width="76" height="56" rx="8"/>'
+    '<path d="M47 40v20l16-10zM135 28v20l16-10z"/><path d="M16 104h208" stroke-dasharray="1 9"/>'
+    '<path class="found" d="M60 104h44M140 104h24"/><circle cx="190" cy="74" r="18"/><path d="M203 87l17 15"/></svg>'
+    "<p>Choose a clip or write what to look for, and the moments that fit play here.</p></div>"
+)
+"""A drawing and a sentence where moments will be."""
 
 
 def tell(text: str, *, wrong: bool = False) -> str:
@@ -75,8 +85,6 @@ def found(
         marks: By place, whether a moment was marked as right or wrong; None: none can be.
         exports: Whether moments can be chosen and exported.
     """
-    if not rows:
-        return ""
     cards = "".join(
         card(media, place, row, trouble, doings(place, marks, exports=exports))
         for place, (row, trouble) in enumerate(zip(rows, troubles, strict=True))
@@ -85,9 +93,13 @@ def found(
         '<button type="button" data-do="all">Export all</button>'
         '<button type="button" data-do="chosen" disabled>Export chosen</button>'
     )
+    again = '<button type="button" data-do="again" disabled>Search again with the marks</button>'
+    keys = "<kbd>R</kbd> right, <kbd>W</kbd> wrong, " if marks is not None else ""
     return (
         f'<div class="bar" data-search="{number}"><button type="button" data-do="together">Play from the start</button>'
-        f'{export if exports else ""}</div><ol class="cards">{cards}</ol>'
+        f'{again if marks is not None else ""}{export if exports else ""}<p class="keys">Keys: <kbd>←</kbd> '
+        f"<kbd>→</kbd> other moments, <kbd>Enter</kbd> large, {keys}<kbd>Esc</kbd> back</p></div>"
+        f'<ol class="cards">{cards}</ol>'
     )
 
 
@@ -109,16 +121,74 @@ def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, doings:
     title = escape(title_of(row))
     shown = f'<p class="trouble" role="alert">{escape(trouble)}</p>'
     if not trouble:
+        clip, poster = (media.address(kind, footage_of(row)) for kind in ("clip", "poster"))
         shown = (
-            f'<video src="{media.address("clip", footage_of(row))}" aria-label="{place + 1}. {title}" {MUTED} loop '
-            'controls preload="auto"></video><p class="trouble" role="alert" hidden></p>'
+            f'<button type="button" class="open" data-do="open" aria-label="Show moment {place + 1} large: {title}">'
+            f'<video src="{clip}" poster="{poster}" {MUTED} loop preload="none"></video></button>'
+            '<p class="trouble" role="alert" hidden></p>'
         )
-    facts = [f"score {row['score']:.3f}"]
-    if row["label"] or row["text"]:  # else they are the title
-        facts += [row["video"], seconds_of(row)]
+    facts = "".join(f"<span>{escape(fact)}</span>" for fact in facts_of(row))
     return (
-        f'<li data-place="{place}">{shown}<div class="text"><b>{place + 1}.</b> {title}<small>'
-        f"{''.join(f'<span>{escape(fact)}</span>' for fact in facts)}</small></div>{doings}</li>"
+        f'<li data-place="{place}">{shown}<div class="text"><b>{place + 1}.</b> {title}<small>{facts}</small></div>'
+        f"{doings}</li>"
+    )
+
+
+def opened_moment(
+    media: Media,
+    place: int,
+    rows: Sequence[Mapping[str, Any]],
+    neighbors: Sequence[Mapping[str, Any]],
+    places: Mapping[str, int],
+    *,
+    marks: bool,
+) -> str:
+    """A found moment, large, for a dialog that `page.js` makes of it.
+
+    Args:
+        media: Makes what plays.
+        place: Of the moment.
+        rows: All that were found.
+        neighbors: Moments of the same video in the order of time, with this one.
+        places: Of the moments that were found, by their ids.
+        marks: Whether it can be marked.
+    """
+    row = rows[place]
+    stretches = [footage_of(one) for one in neighbors]
+    begin, end = stretches[0].start_seconds, max(stretch.end_seconds for stretch in stretches)
+    lanes: list[float] = []  # where the last moment of each ends: moments may overlap
+    spans = ""
+    for one, stretch in zip(neighbors, stretches, strict=True):
+        lane = next((lane for lane, last in enumerate(lanes) if last <= stretch.start_seconds + 0.01), len(lanes))
+        lanes[lane : lane + 1] = [stretch.end_seconds]
+        left, width = (
+            100 * seconds / max(end - begin, 0.01)
+            for seconds in (stretch.start_seconds - begin, stretch.end_seconds - stretch.start_seconds)
+        )
+        title, facts = escape(title_of(one)), escape(" · ".join(facts_of(one)))
+        spans += (
+            f'<li style="left:{left:.2f}%;width:{width:.2f}%;top:{52 * lane}px"><button type="button" data-do="show" '
+            f'data-found="{places.get(one["moment_id"], "")}" data-clip="{media.address("clip", stretch)}" '
+            f'data-poster="{media.address("poster", stretch)}" data-title="{title}" data-facts="{facts}" '
+            f'title="{title}" aria-label="{title}, {escape(seconds_of(one))}" '
+            f'aria-current="{str(one["moment_id"] == row["moment_id"]).lower()}">'
+            f'<img src="{media.address("still", stretch)}" alt="" loading="lazy"></button></li>'
+        )
+    judge = "".join(
+        f'<button type="button" data-do="{name}" aria-pressed="false" aria-keyshortcuts="{name[0].upper()}">{sign} '
+        f"{name.capitalize()} <kbd>{name[0].upper()}</kbd></button>"
+        for name, sign in (("right", "✓"), ("wrong", "✗"))
+        if marks
+    )
+    return (
+        f'<div class="moment" data-place="{place}" data-made="{time.monotonic_ns()}" hidden>'
+        '<header><h2></h2><button type="button" data-do="close" aria-label="Close">✕</button></header>'
+        f'<video {MUTED} loop controls></video><p class="trouble" role="alert" hidden></p><p class="facts"></p>'
+        f'<div class="doings"><button type="button" data-do="before" aria-label="Moment before">←</button>{judge}'
+        '<button type="button" data-do="after" aria-label="Next moment">→</button>'
+        f"<span>{place + 1} of {len(rows)}</span></div><h3>In {escape(row['video'])}</h3>"
+        f'<ol class="spans" style="height:{52 * len(lanes)}px" aria-label="Moments of this video">{spans}</ol>'
+        f'<p class="ends"><span>{begin:.1f} s</span><span>{end:.1f} s</span></p></div>'
     )
 
 
@@ -137,6 +207,12 @@ def footage_of(row: Mapping[str, Any]) -> Footage:
     start = row["start_seconds"] or 0.0
     most = start + MAX_CLIP_SECONDS
     return Footage(row["video"], start, most if row["end_seconds"] is None else min(row["end_seconds"], most))
+
+
+def facts_of(row: Mapping[str, Any]) -> list[str]:
+    """Score, video and seconds, as far as they are not the title."""
+    facts = [f"score {row['score']:.3f}"] if row.get("score") is not None else []
+    return facts + ([row["video"], seconds_of(row)] if row["label"] or row["text"] else [])
 
 
 def title_of(row: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_models.index.feedback import rocchio
 from hf_models.index.matrix import COLUMNS
 from hf_models.index.search import checked, search_moments
 from hf_models.index.store import quoted
@@ -28,7 +29,7 @@ class IndexSearch(MomentSearch):
     """
 
     def __init__(self, opened: Index, media: Media) -> None:
-        super().__init__(opened.loaded(), media)
+        super().__init__(opened.loaded(), media, PurePosixPath(opened.model.name).name)
         self.opened = opened
         self.index, self.model = opened.store, opened.model
         self.names: tuple[int, list[str], list[str]] = (-1, [], [])
@@ -72,6 +73,23 @@ class IndexSearch(MomentSearch):
         where = f"label = {quoted(label)}" if label else None
         kept: dict[str, Any] = {"where": where, "folder": folder, "exclude_fingerprint": exclude_fingerprint}
         return search_moments(self.index, self.model, vector, limit=limit, **kept)
+
+    def count(self) -> int:
+        """See `MomentSearch`."""
+        return len(self.opened)
+
+    def moments_of(self, video: str) -> list[dict[str, Any]]:
+        """See `MomentSearch`."""
+        found = self.index.moments(self.model.key).search().where(f"video = {quoted(video)}")
+        rows: list[dict[str, Any]] = checked(
+            self.index.path, found.select(list(COLUMNS)).limit(None).to_arrow()
+        ).to_pylist()
+        return rows
+
+    def moved(self, vector: np.ndarray, more_like: list[str], less_like: list[str]) -> np.ndarray:
+        """See `MomentSearch`."""
+        vectors = self.index.vectors_of(self.model.key, [*more_like, *less_like])
+        return rocchio(vector, vectors[: len(more_like)], vectors[len(more_like) :])
 
     def trouble_with(self, row: dict[str, Any]) -> str:
         """See `MomentSearch`."""

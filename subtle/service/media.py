@@ -34,8 +34,8 @@ KEPT_BYTES = 1_000_000_000
 KEPT_IDS = 20_000
 HOSTS = {"127.0.0.1", "localhost"}
 """Names of this machine for itself."""
-PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120)}
-"""How many frames, and the width and height of each."""
+PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120), "poster": (1, 320, 240)}
+"""How many frames, and the width and height of each; a poster is not cut."""
 FOLDER = "media"
 
 
@@ -128,7 +128,7 @@ class Media:
         return frames
 
     def address(self, kind: str, footage: Footage) -> str:
-        """Where the page finds a copy of kind "clip", "strip" or "still"; it is made when it is first fetched."""
+        """Where the page finds a copy of kind "clip" or one of `PICTURES`; it is made when it is first fetched."""
         digest = hmac.new(self.secret, repr((kind, footage)).encode(), hashlib.sha256).hexdigest()[:40]
         return self.remember(digest, (kind, footage))
 
@@ -193,7 +193,8 @@ class Media:
         picture = Image.new("RGB", (number * width, height))
         for place, frame in enumerate(self.frames(footage, number, height, display=True)):
             image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
-            picture.paste(ImageOps.fit(image, (width, height)), (place * width, 0))
+            fit = ImageOps.pad if kind == "poster" else ImageOps.fit
+            picture.paste(fit(image, (width, height)), (place * width, 0))
         picture.save(path, "JPEG", quality=82)
         return footage.start_seconds, footage.end_seconds
 

@@ -9,7 +9,7 @@ const messages = new Map(); // of addresses that give no video
 function explain(element) {
   const show = (video) => {
     const said = messages.get(video.getAttribute('src'));
-    const place = video.parentElement.querySelector('.trouble');
+    const place = video.closest('li, .trim, .moment').querySelector('.trouble');
     video.hidden = Boolean(said);
     if (place) { place.hidden = !said; place.textContent = said || ''; }
   };
@@ -29,6 +29,11 @@ function choices(element, trigger, watch) {
     if (button) trigger('choose', { place: placeOf(button) });
   });
 }
+
+// Keys mark a moment: the same as its buttons on the card.
+const judge = (place, what) => document.querySelector(`#found li[data-place="${place}"] [data-do=${what}]`)?.click();
+const judged = { r: 'right', w: 'wrong' };
+const isTyped = (event) => event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea');
 
 function timeline(element, trigger, watch) {
   const refresh = explain(element);
@@ -118,6 +123,8 @@ function results(element, trigger, watch) {
   }), { threshold: 0.25 });
 
   const count = () => {
+    const again = element.querySelector('[data-do=again]');
+    if (again) again.disabled = !element.querySelector('[aria-pressed=true]');
     const button = element.querySelector('[data-do=chosen]');
     if (!button) return;
     const number = chosen().length;
@@ -139,6 +146,14 @@ function results(element, trigger, watch) {
   };
 
   element.addEventListener('change', count);
+  element.addEventListener('keydown', (event) => {
+    const cards = all('.cards > li'), at = cards.indexOf(event.target.closest('.cards > li'));
+    if (at < 0 || isTyped(event)) return;
+    const columns = cards.filter((card) => card.offsetTop === cards[0].offsetTop).length;
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    if (judged[event.key.toLowerCase()]) judge(at, judged[event.key.toLowerCase()]);
+    else if (step) { cards[at + step]?.querySelector('button, input').focus(); event.preventDefault(); }
+  });
   element.addEventListener('click', (event) => {
     const button = event.target.closest('button');
     if (!button) return;
@@ -147,6 +162,10 @@ function results(element, trigger, watch) {
       all('video').forEach((video) => { video.currentTime = 0; video.play().catch(() => {}); });
     } else if (what === 'all' || what === 'chosen') {
       trigger('export', { search: search(), places: what === 'all' ? null : chosen() });
+    } else if (what === 'again') {
+      trigger('again', { search: search() });
+    } else if (what === 'open') {
+      trigger('open', { search: search(), place: placeOf(button) });
     } else {
       const value = button.getAttribute('aria-pressed') === 'true' ? null : what === 'right';
       trigger('mark', { search: search(), place: placeOf(button), is_right: value });
@@ -154,4 +173,69 @@ function results(element, trigger, watch) {
   });
   watch('value', setup);
   setup();
+}
+
+// The moment that is shown large; its marks are those of its card.
+function opened(element, trigger, watch) {
+  const dialog = document.createElement('dialog');
+  dialog.id = 'large';
+  element.closest('main').append(dialog);
+  const refresh = explain(dialog);
+  const one = (what) => dialog.querySelector(what);
+  let place = '', found = ''; // of what was opened; of what is shown, which may be a neighbor
+
+  const mirror = () => dialog.querySelectorAll('[aria-pressed]').forEach((button) => {
+    const same = document.querySelector(`#found li[data-place="${found}"] [data-do=${button.dataset.do}]`);
+    button.disabled = !same;
+    button.setAttribute('aria-pressed', same ? same.getAttribute('aria-pressed') : 'false');
+  });
+  const show = (button) => {
+    dialog.querySelectorAll('[aria-current]').forEach((other) => other.setAttribute('aria-current', other === button));
+    const { clip, poster, title, facts } = button.dataset, video = one('video');
+    found = button.dataset.found;
+    one('h2').textContent = title;
+    one('.facts').textContent = facts;
+    video.poster = poster;
+    video.setAttribute('src', clip);
+    video.setAttribute('aria-label', title);
+    video.muted = true;
+    if (!calm) video.play().catch(() => {});
+    refresh();
+    mirror();
+  };
+  const setup = () => {
+    const sent = element.querySelector('.moment');
+    if (!sent) return;
+    dialog.replaceChildren(sent.cloneNode(true));
+    one('.moment').hidden = false;
+    place = Number(sent.dataset.place);
+    if (!dialog.open) dialog.showModal();
+    show(one('[aria-current=true]'));
+    one('[data-do=before]').disabled = !card(-1);
+    one('[data-do=after]').disabled = !card(1);
+    one('[aria-current=true]').focus();
+  };
+  const card = (step) => document.querySelector(`#found li[data-place="${place + step}"] .open`);
+  const doings = { before: () => card(-1)?.click(), after: () => card(1)?.click(), close: () => dialog.close() };
+
+  new MutationObserver(mirror).observe(document.getElementById('found'),
+    { subtree: true, childList: true, attributes: true, attributeFilter: ['aria-pressed'] });
+  dialog.addEventListener('keydown', (event) => {
+    const what = { ArrowLeft: 'before', ArrowRight: 'after' }[event.key] || judged[event.key.toLowerCase()];
+    if (!what || isTyped(event)) return;
+    event.preventDefault();
+    doings[what] ? doings[what]() : judge(found, what);
+  }, true);
+  dialog.addEventListener('click', (event) => {
+    const button = event.target.closest('button'), what = button?.dataset.do;
+    if (event.target === dialog) dialog.close();
+    else if (what === 'show') show(button);
+    else if (doings[what]) doings[what]();
+    else if (what) judge(found, what);
+  });
+  dialog.addEventListener('close', () => {
+    one('video')?.pause();
+    card(0)?.focus();
+  });
+  watch('value', setup);
 }

@@ -5,8 +5,9 @@ marks and export. What a Space imports is copied into it, so this imports neithe
 """
 
 import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ class Search:
         text: Its text.
         found: The moments.
         troubles: Why some of them cannot be shown.
+        filters: What it was narrowed by, as `MomentSearch.find` takes it.
+        judged: By the ids of moments, whether they were right; of marks that moved the query.
     """
 
     number: int = 0
@@ -47,6 +50,8 @@ class Search:
     text: str = ""
     found: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    filters: dict[str, Any] = field(default_factory=dict)
+    judged: dict[str, bool] = field(default_factory=dict)
 
 
 class Page:
@@ -128,22 +133,69 @@ class Page:
         min_score: float | None,
     ) -> tuple[Search, str, str, str]:
         """Search; the state, a line about it, the cards, and nothing exported yet."""
-        search = Search(last.number + 1, query, text or "")
         filters: dict[str, Any] = {"folder": named(folder), "label": named(label), "min_score": min_score}
+        filters["leave_out_video"] = bool(leave_out_video)
+        return self.answer(Search(last.number + 1, query, text or "", filters=filters))
+
+    def again(self, last: Search, event: gr.EventData) -> tuple[Search, str, str, str]:
+        """Search for the same with what was marked since; see `find`."""
         try:
-            found, why = self.search.find(
-                query, search.text, limit=self.limit, leave_out_video=bool(leave_out_video), **filters
-            )
+            marks = self.marks.of(last.query, last.text, last.found)
+        except MISTAKES as error:
+            return last, told(error), gr.skip(), gr.skip()
+        shown = {row["moment_id"]: marks.get(place) for place, row in enumerate(last.found)}
+        judged = {name: is_right for name, is_right in (last.judged | shown).items() if is_right is not None}
+        if getattr(event, "search", None) != last.number or not judged:
+            return last, gr.skip(), gr.skip(), gr.skip()
+        return self.answer(replace(last, number=last.number + 1, judged=judged))
+
+    def answer(self, search: Search) -> tuple[Search, str, str, str]:
+        """What `find` gives."""
+        began = time.perf_counter()
+        right = [one for one, is_right in search.judged.items() if is_right]
+        wrong = [one for one, is_right in search.judged.items() if not is_right]
+        marked: dict[str, Any] = search.filters | {"more_like": right, "less_like": wrong}
+        try:
+            found, why = self.search.find(search.query, search.text, limit=self.limit, **marked)
+            seconds = time.perf_counter() - began
             search.found, search.troubles = found, [self.trouble(row) for row in found]
             shown = self.shown(search)
         except MISTAKES as error:
-            return Search(search.number), told(error), "", ""
+            return Search(search.number), told(error), cards.EMPTY_GALLERY, ""
         if not found:
-            return search, cards.tell(f"Nothing fits: {why}.", wrong=True), "", ""
-        words = " ".join(search.text.split())
-        clip = "" if search.query is None else f"the clip of {search.query.stretch.video}"
-        asked = f"for “{words}” {f'and {clip}' if clip else 'alone, without a clip'}" if words else f"most like {clip}"
-        return search, cards.tell(f"The best {len(found)} moments {asked}"), shown, ""
+            return search, cards.tell(f"Nothing fits: {why}.", wrong=True), cards.EMPTY_GALLERY, ""
+        return search, cards.tell(self.about(search, seconds)), shown, ""
+
+    def about(self, search: Search, seconds: float) -> str:
+        """What was searched, in a line."""
+        clip, words, only = search.query, " ".join(search.text.split()), search.filters
+        right = sum(search.judged.values())
+        parts: list[Any] = [
+            f"{len(search.found)} of {self.search.count():,} moments in {seconds:.2f} s",
+            f"like {clip.stretch.video}, {clip.start_seconds:.2f} to {clip.end_seconds:.2f} s" if clip else "no clip",
+            f"“{words}”" if words else "no text",
+            only["folder"] and f"in {only['folder']}",
+            only["label"] and f"labeled “{only['label']}”",
+            only["leave_out_video"] and clip and "without its video",
+            only["min_score"] is not None and f"score at least {only['min_score']:g}",
+            search.judged and f"marks: {right} right, {len(search.judged) - right} wrong",
+            self.search.model_name,
+        ]
+        return " · ".join(filter(None, parts))
+
+    def open(self, search: Search, event: gr.EventData) -> str:
+        """A found moment, large, with its neighbors."""
+        place = whole(getattr(event, "place", None))
+        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+            unchanged: str = gr.skip()
+            return unchanged
+        row = search.found[place]
+        try:
+            neighbors = self.search.neighbors(row)
+        except MISTAKES:
+            neighbors = [row]  # it is shown without them
+        places = {one["moment_id"]: number for number, one in enumerate(search.found)}
+        return cards.opened_moment(self.media, place, search.found, neighbors, places, marks=self.marks is not None)
 
     def trouble(self, row: dict[str, Any]) -> str:
         """Why a moment cannot be shown, or nothing."""
@@ -246,9 +298,9 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
     blocks: gr.Blocks
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
         query, shown, search = gr.State(None), gr.State([]), gr.State(Search())
-        gr.Markdown(f"# {title}\n\n{note}", elem_id="heading")
-        with gr.Row():
-            with gr.Column(scale=2, min_width=320):
+        with gr.Row(elem_id="desk"):
+            with gr.Column(scale=2, min_width=320, elem_id="asked"):
+                gr.Markdown(f"# {title}\n\n{note}", elem_id="heading")
                 words = gr.Textbox(
                     label="1. Choose a moment", placeholder="words of its label, text or video", max_lines=1
                 )
@@ -280,11 +332,12 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
                     label = gr.Dropdown([EVERYWHERE, *labels], label="Label", visible=bool(labels), **every)
                     leave_out = gr.Checkbox(label="Leave out the query's own video")
                     least = gr.Number(label="Lowest score; empty: any", value=None)
-                start = gr.Button("Search", variant="primary")
+                start = gr.Button("Search", variant="primary", elem_id="start")
             with gr.Column(scale=3, min_width=320):
-                said = gr.HTML(cards.tell("Search to see moments here."), elem_id="said")
+                said = gr.HTML(elem_id="said")
                 exported = gr.HTML(elem_id="exported", apply_default_css=False)
-                found = part("results", "mark", "export", elem_id="found")
+                found = part("results", "mark", "export", "again", "open", elem_id="found", value=cards.EMPTY_GALLERY)
+                moment = part("opened", elem_id="moment")
                 kept = gr.HTML(elem_id="kept", apply_default_css=False)
         load: dict[str, Any] = {"fn": page.choices, "inputs": words, "outputs": [moments, shown, number], **quiet}
         words.change(trigger_mode="always_last", **load)
@@ -298,7 +351,9 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
         over: dict[str, Any] = {"show_progress_on": said}  # on each of them it would turn over empty space
         for event in [start.click, text.submit, *([begun.then] if examples else [])]:
             event(page.find, inputs, outputs, **over, **private)
+        found.open(page.open, search, moment, **quiet)
         if page.marks is not None:
+            found.again(page.again, search, outputs, **over, **private)
             blocks.load(page.kept, None, kept, **quiet)
             found.mark(page.mark, search, [found, kept], **quiet)
         if page.write_archive is not None:

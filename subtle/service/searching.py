@@ -16,6 +16,8 @@ MAX_CHARACTERS = 1000
 CONTEXT_SECONDS = 3.0
 """What is shown before and after a moment, at least, so that it can be trimmed wider."""
 SHORTEST_SECONDS = 0.1
+NEIGHBORS = 8
+"""Most moments of the same video that are shown before and after one."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,11 @@ class MomentSearch:
     Args:
         encoder: What made the moments' vectors.
         media: Reads the videos.
+        model: The name of the model.
     """
 
-    def __init__(self, encoder: Encoder, media: Media) -> None:
-        self.encoder, self.media = encoder, media
+    def __init__(self, encoder: Encoder, media: Media, model: str = "") -> None:
+        self.encoder, self.media, self.model_name = encoder, media, model
         self.lock = Lock()  # tokenizers keep settings while they work
 
     def folders_and_labels(self) -> tuple[list[str], list[str]]:
@@ -89,6 +92,29 @@ class MomentSearch:
     ) -> list[dict[str, Any]]:
         """The moments with the largest dot products, best first."""
         raise NotImplementedError
+
+    def count(self) -> int:
+        """How many moments there are."""
+        raise NotImplementedError
+
+    def moments_of(self, video: str) -> list[dict[str, Any]]:
+        """All moments of a video, in any order."""
+        raise NotImplementedError
+
+    def moved(self, vector: np.ndarray, more_like: list[str], less_like: list[str]) -> np.ndarray:
+        """A query's vector after some moments, named by their ids, were judged."""
+        raise NotImplementedError
+
+    def neighbors(self, row: dict[str, Any]) -> list[dict[str, Any]]:
+        """A moment among those of its video that are next to it, in the order of time."""
+        rows = sorted(
+            self.moments_of(row["video"]),
+            key=lambda one: (one["start_seconds"] or 0.0, one["end_seconds"] or np.inf, one["moment_id"]),
+        )
+        place = next((place for place, one in enumerate(rows) if one["moment_id"] == row["moment_id"]), None)
+        if place is None:  # it has been removed since it was found
+            return [row]
+        return rows[max(0, place - NEIGHBORS) : place + NEIGHBORS + 1]
 
     def trouble_with(self, row: dict[str, Any]) -> str:  # noqa: ARG002 for subclasses
         """Why a found moment cannot be shown; empty where nothing is known against it."""
@@ -135,8 +161,12 @@ class MomentSearch:
         label: str | None = None,
         leave_out_video: bool = False,
         min_score: float | None = None,
+        more_like: Sequence[str] = (),
+        less_like: Sequence[str] = (),
     ) -> tuple[list[dict[str, Any]], str]:
         """The best moments without the query's own, best first; and, where there is none, why.
+
+        The query moves towards the moments `more_like` and away from `less_like`, which are named by their ids.
 
         Raises:
             ValueError: There is neither clip nor text, or the text is too long.
@@ -154,6 +184,8 @@ class MomentSearch:
             frames = self.media.frames(query.clip, self.encoder.num_frames, self.encoder.frame_size)
         with self.lock:
             vector = self.encoder.query(frames, text or None)
+        if more_like or less_like:
+            vector = self.moved(vector, list(more_like), list(less_like))
         own = query.fingerprint if query is not None and leave_out_video else None
         found = self.nearest(vector, limit + 1, folder=folder, label=label, exclude_fingerprint=own)
         others = [row for row in found if query is None or row["moment_id"] != query.moment_id][:limit]

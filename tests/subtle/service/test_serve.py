@@ -109,12 +109,20 @@ def test_the_trimmed_clip_is_what_is_searched_with(small, page, text):
     assert cards.count("<video") == 12
 
 
-def test_the_page_says_whether_a_clip_was_used_and_how_many_videos_were_read(small, page, monkeypatch):
+def test_the_page_says_what_was_searched_and_how_many_videos_were_read(small, page, monkeypatch):
     query, _ = page.take_moment(red(small))
-    both, clip, text = (words_of(find(page, *asked)[1]) for asked in ((query, TEXT), (query,), (None, TEXT)))
-    assert both == "The best 12 moments for “show red” and the clip of first/one.mp4"
-    assert clip == "The best 12 moments most like the clip of first/one.mp4"
-    assert text == "The best 12 moments for “show red” alone, without a clip"
+    query = query.trimmed(0.25, 0.75)
+
+    def line(*asked, **filters):
+        said = words_of(find(page, *asked, **filters)[1])
+        return re.sub(r"\d+\.\d\d s ·", "N s ·", said, count=1)
+
+    assert line(query, TEXT) == ("12 of 16 moments in N s · like first/one.mp4, 0.25 to 0.75 s · “show red” · model")
+    assert line(query, leave_out=True, folder="second", label="red", least=-1) == (
+        "2 of 16 moments in N s · like first/one.mp4, 0.25 to 0.75 s · no text · in second · labeled “red” · "
+        "without its video · score at least -1 · model"
+    )
+    assert line(None, TEXT) == "12 of 16 moments in N s · no clip · “show red” · model"
     bare = dict.fromkeys(("label", "text")) | {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "score": 0.5}
     assert words_of(cards.card(small.media, 0, bare, "gone", "")).count("a.mp4") == 1
     assert serve.videos_in(small.index, small.model) == "4 videos"
@@ -131,9 +139,9 @@ def test_filters_and_nothing_that_fits(small, page):
     assert [row["label"] for row in state.found] == [EVIL] * 4
     state, *_ = find(page, query, leave_out=True)
     assert "first/one.mp4" not in {row["video"] for row in state.found}
-    state, said, cards, _ = find(page, query, folder="first/none", label="red")
+    state, said, shown, _ = find(page, query, folder="first/none", label="red")
     assert words_of(said) == ("Nothing fits: there is no other moment in folder “first/none” labeled “red”.")
-    assert (state.found, cards) == ([], "")
+    assert (state.found, shown) == ([], cards.EMPTY_GALLERY)
     assert re.match(r"Nothing fits: the best score is \d\.\d\d, below 2\.", words_of(find(page, query, least=2.0)[1]))
 
 
@@ -146,8 +154,8 @@ def test_filters_and_nothing_that_fits(small, page):
     ],
 )
 def test_a_query_that_cannot_be_read_is_a_line_on_the_page(page, text, message):
-    _, said, cards, _ = find(page, None, text)
-    assert (words_of(said), cards) == (message, "")
+    _, said, shown, _ = find(page, None, text)
+    assert (words_of(said), shown) == (message, cards.EMPTY_GALLERY)
 
 
 def test_copies_show_exactly_their_seconds_and_are_made_again_after_they_were_removed(small, monkeypatch):
@@ -236,6 +244,52 @@ def test_marks_are_rows_of_a_table_at_once_and_the_last_one_counts(small, page):
     assert len(again.marks.read()) == 1
 
 
+def test_a_search_again_moves_the_query_by_all_marks_of_the_rounds_before(small, page):
+    state, *_ = find(page, None, TEXT, folder="first")
+    for place, is_right in ((0, True), (2, False)):
+        page.mark(state, event(search=1, place=place, is_right=is_right))
+    first = [row["moment_id"] for row in state.found]
+    again, line, _, _ = page.again(state, event(search=1))
+    expected = small.search.opened.search(
+        text=TEXT, folder="first", more_like=first[0], less_like=first[2], limit=page.limit
+    )
+    assert [row["moment_id"] for row in again.found] == [one.moment_id for one in expected]
+    assert [row["score"] for row in again.found] == pytest.approx([one.score for one in expected], abs=1e-5)
+    assert "marks: 1 right, 1 wrong" in words_of(line)
+    place = [row["moment_id"] for row in again.found].index(first[2])
+    page.mark(again, event(search=2, place=place, is_right=None))  # taken back
+    assert page.again(again, event(search=2))[0].judged == {first[0]: True}
+    again.found = again.found[3:]  # the first is not shown any more, and still counts
+    assert page.again(again, event(search=2))[0].judged[first[0]] is True
+    assert page.again(again, event(search=1))[0] is again  # of another search
+    assert page.again(find(page, None, "show blue")[0], event(search=1))[0].number == 1  # nothing is marked
+
+
+def test_a_moment_opens_among_those_of_its_video_in_the_order_of_time(small, page, monkeypatch):
+    state, *_ = find(page, None, TEXT)
+    place = next(place for place, row in enumerate(state.found) if row["video"] == "second/one.mp4")
+    large = page.open(state, event(search=1, place=place))
+    spans = re.findall(r'<li style="left:([\d.]+)%;width:([\d.]+)%;top:(\d+)px">.*?aria-current="(\w+)"', large)
+    assert [span[:3] for span in spans] == [(f"{25 * at:.2f}", "25.00", "0") for at in range(4)]
+    assert [float(span[0]) for span in spans if span[3] == "true"] == [25 * state.found[place]["start_seconds"]]
+    assert f'data-found="{place}"' in large
+    assert f"{place + 1} of 12" in words_of(large)
+    for wrong in ({"search": 2, "place": 0}, {"search": 1, "place": 12}, {}):
+        assert "moment" not in str(page.open(state, event(**wrong)))
+    long = [
+        state.found[place] | {"moment_id": f"{at}", "start_seconds": at + 0.0, "end_seconds": at + 1.5}
+        for at in range(40)
+    ]
+    monkeypatch.setattr(small.search, "moments_of", lambda _: long[::-1])
+    near = small.search.neighbors(long[20])
+    assert [row["moment_id"] for row in near] == [f"{at}" for at in range(12, 29)]
+    assert {
+        int(top)
+        for top in re.findall(r"top:(\d+)px", cards.opened_moment(small.media, 0, [long[20]], near, {}, marks=True))
+    } == {0, 52}  # those that overlap are in two lanes
+    assert small.search.neighbors(state.found[place]) == [state.found[place]]  # removed since it was found
+
+
 def test_marks_about_another_search_or_no_moment_change_nothing(page, small):
     state, *_ = find(page, None, TEXT)
     for wrong in ({"search": 7, "place": 0}, {"search": 1, "place": 99}, {"search": 1, "place": "0"}, {}):
@@ -256,7 +310,7 @@ def test_a_video_that_is_gone_or_changed_is_named_on_its_card(tiny, small, page,
         _, said, cards, _ = find(Page(search, marks=page.marks, limit=16), None, TEXT)
     finally:
         media.close()
-    assert "The best 16 moments" in said
+    assert "16 of 16 moments" in said
     assert cards.count("<video") == 8
     assert cards.count("first/two.mp4 is no longer in the folder of videos; put it back, or run") == 4
     assert cards.count("second/one.mp4 has changed since it was indexed") == 4
@@ -281,8 +335,10 @@ def test_labels_with_markup_stay_text(small, page):
     assert set(Tags(shown).found) == {"ul", "li", "button", "img", "span"}
     query, clip = page.take_moment(rows[0])
     assert Tags(clip).found.count("img") == 1  # the strip
-    *_, cards, _ = find(page, query, EVIL, label=EVIL)
-    assert "img" not in Tags(cards).found
+    state, line, cards, _ = find(page, query, EVIL, label=EVIL)
+    assert "img" not in Tags(cards).found + Tags(line).found
+    large = page.open(state, event(search=1, place=0))
+    assert (Tags(large).found.count("img"), large.count("onerror=&quot;")) == (4, 3)  # a picture for each neighbor
     assert "img" not in Tags(page.choices("<b>none</b>")[2]).found
     assert page.choose(rows, event(place=99)) == (None, "")
     assert page.choices("first 'one")[1] == []
