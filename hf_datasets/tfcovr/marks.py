@@ -58,7 +58,7 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
     """Read the columns `query_video, text, video, is_right` and, optionally, the seconds of both clips and `label`.
 
     A right mark is a triplet: the query clip, the text, the clip that was found. A mark is not used where it is wrong
-    (training takes the other clips of a batch as negatives), where a video is missing or held out, and where a search
+    (as a negative it adds next to nothing), where a video is missing or held out, and where a search
     began without a clip or without a text.
 
     Args:
@@ -103,7 +103,7 @@ def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, folders: tuple[P
     places = _Places(clips)
     for number, row in enumerate(rows.iter_rows(named=True)):
         if not row["is_right"]:
-            reason = "wrong mark: training takes the other clips of a batch as negatives, so it is not used"
+            reason = "wrong mark: as a negative it adds less than half a point to mAP (RESULTS.md), so it is not used"
             found.rejections.append(Rejection(reason, str(row), row["video"]))
             continue
         try:

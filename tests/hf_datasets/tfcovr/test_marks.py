@@ -80,7 +80,7 @@ RIGHT = ("train", "0", "2", "turn", "train", "2", "4", "turn", "true")
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"is_right": "false"}, "wrong mark: training takes the other clips of a batch as negatives"),
+        ({"is_right": "false"}, "wrong mark: as a negative it adds less than half a point"),
         ({"is_right": ""}, "mark that is neither right nor wrong: row 2"),
         ({"video": "held"}, "held-out video: a mark of"),
         ({"query_video": "held.mp4"}, "held-out video: a mark of"),
