@@ -138,8 +138,8 @@ function results(element, trigger, watch) {
     if (shown !== search()) {
       shown = search();
       all('input[type=checkbox]').forEach((box) => { box.checked = false; });
-      const top = element.getBoundingClientRect().top;
-      if (top > innerHeight * 0.7) element.scrollIntoView({ behavior: calm ? 'auto' : 'smooth' });
+      const line = document.getElementById('said'), { top } = line.getBoundingClientRect();
+      if (top < 0 || top > innerHeight * 0.7) line.scrollIntoView({ behavior: calm ? 'auto' : 'smooth' });
     }
     all('video').forEach((video) => { video.muted = true; inView.observe(video); });
     count();
@@ -197,7 +197,7 @@ function opened(element, trigger, watch) {
     one('.facts').textContent = facts;
     video.poster = poster;
     video.setAttribute('src', clip);
-    video.setAttribute('aria-label', title);
+    for (const part of [video, dialog]) part.setAttribute('aria-label', title);
     video.muted = true;
     if (!calm) video.play().catch(() => {});
     refresh();

@@ -317,10 +317,53 @@ def test_the_keyboard_reaches_and_does_everything(visit):
     assert page.get_by_role("button", name="Export chosen (1)").is_enabled()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+def test_the_query_stays_beside_the_moments_and_keys_move_open_mark_and_search_again(started, visit):
+    page = visit(1280, 800)
+    page.locator("#found .empty svg").wait_for()
+    search(page, "show red")
+    assert page.locator("#found .cards video").first.get_attribute("poster").startswith("media/")
+    page.mouse.move(900, 500)
+    page.mouse.wheel(0, 700)
+    page.wait_for_function("scrollY > 200")
+    box = page.locator("#asked").bounding_box()
+    assert 340 <= box["width"] <= 380
+    assert box["y"] >= 0
+    assert page.locator("#start").bounding_box()["y"] < 800
+    page.locator("#found .open").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert focused(page)[1].startswith("Show moment 2 large")
+    page.keyboard.press("ArrowDown")
+    assert focused(page)[1].startswith("Show moment 5 large")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#large[open]")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.querySelector('#large .doings').innerText.includes('4 of 12')")
+    page.keyboard.press("r")
+    page.wait_for_selector("#large [data-do=right][aria-pressed=true]")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('#large .doings').innerText.includes('5 of 12')")
+    page.keyboard.press("w")
+    page.wait_for_selector("#large [data-do=wrong][aria-pressed=true]")
+    spans = page.locator("#large .spans button")
+    assert spans.count() == 4
+    for span in spans.all():
+        span.click()
+        assert span.get_attribute("aria-current") == "true"
+        assert page.locator("#large h2").inner_text() == span.get_attribute("title")  # also one with markup
+    page.wait_for_function("document.querySelector('#large video').readyState > 1")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#large", state="hidden")
+    assert focused(page)[1].startswith("Show moment 5 large")
+    page.get_by_role("button", name="Search again with the marks").click()
+    page.wait_for_function("document.querySelector('#said').innerText.includes('marks: 1 right, 1 wrong')")
+    (started.folder / "index" / "marks.csv").unlink()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_fits_its_window_and_its_targets_a_finger(visit, width, scheme):
     page = visit(width, 844, scheme, has_touch=width < 500, is_mobile=width < 500)
+    button = page.locator("#start").bounding_box()
+    assert button["y"] + button["height"] <= 844  # within reach before anything is scrolled
     search(page, "show red")
     page.locator("#found .cards li").nth(0).get_by_role("button", name="is right").click()
     page.wait_for_selector("#found [aria-pressed=true]")
@@ -341,5 +384,13 @@ def test_the_page_fits_its_window_and_its_targets_a_finger(visit, width, scheme)
     if SHOTS:
         page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=f"{SHOTS}/page_{width}_{scheme}.png", full_page=True)
+    page.locator("#found .open").first.click()
+    page.wait_for_selector("#large[open]")
+    large, clipped = page.locator("#large").evaluate(
+        """dialog => [dialog.scrollWidth <= innerWidth, [...dialog.querySelectorAll('.doings button')]
+        .filter(button => button.scrollWidth > button.clientWidth).map(button => button.innerText)]"""
+    )
+    assert (large, clipped) == (True, [])
+    page.get_by_role("button", name="Close").click()
     page.locator("#found [aria-pressed=true]").click()
     page.wait_for_function("!document.querySelector('#found [aria-pressed=true]')")
