@@ -304,12 +304,11 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
                 words = gr.Textbox(
                     label="1. Choose a moment", placeholder="words of its label, text or video", max_lines=1
                 )
-                number = gr.HTML()
+                number = gr.HTML(elem_id="number")
                 moments = part("choices", "choose", elem_id="choices")
                 with gr.Row():
                     upload = gr.UploadButton("Upload a clip", file_types=["video"], size="md", min_width=130)
                     none = gr.Button("Text only", size="md", min_width=130, interactive=reads_texts)
-                clip = part("timeline", "trim", elem_id="query")
                 text = gr.Textbox(
                     label="2. Say what is different, or what to look for"
                     if reads_texts
@@ -326,6 +325,7 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
                 )
                 if examples:
                     gr.Examples([[one] for one in examples], text, label="Such as", api_visibility="private")
+                clip = part("timeline", "trim", elem_id="query")
                 with gr.Accordion("Filters", open=False, elem_id="filters"):
                     every: dict[str, Any] = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
