@@ -105,7 +105,7 @@ def evaluate(
 ) -> Evaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
     encoded = encode(model, config, split)
-    rankings = rank_encoded(model, split, encoded, memory_megabytes=config.memory_megabytes)
+    rankings = rank_encoded(model, split, encoded)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
     threshold = {}

@@ -48,7 +48,7 @@ WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.M
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "max_hours", "dry_run"),
-    *("profile", "cache_dir", "keep_frames", "memory_megabytes"),
+    *("profile", "cache_dir", "keep_frames"),
 )
 
 
