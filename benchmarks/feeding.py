@@ -6,7 +6,6 @@ normalized before. Processor time is that of all threads.
 """
 
 import os
-import resource
 import statistics
 import tempfile
 import time
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmarks.stage1 import make_clips, make_pair, training_step
-from benchmarks.timing import Ratio, interleave
+from benchmarks.timing import Ratio, cpu_seconds, interleave
 from hf_datasets.video.frame_cache import FrameCache, FrameFile
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models import AIMVideoProcessor
@@ -35,10 +34,9 @@ STEPS, ROUNDS = 12, 3
 
 def seconds_of(way: Callable[[], object]) -> float:
     """Processor seconds of this process, of all its threads."""
-    start = resource.getrusage(resource.RUSAGE_SELF)
+    start = cpu_seconds()
     way()
-    end = resource.getrusage(resource.RUSAGE_SELF)
-    return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+    return cpu_seconds() - start
 
 
 class WholeClips(LabeledClips):

@@ -50,6 +50,12 @@ def peak_megabytes() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+def resident_megabytes() -> float:
+    """Memory that this process has now, in MB (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
 def cpu_seconds() -> float:
     """Processor seconds of this process and its threads so far, which other work on the machine does not lengthen."""
     used = resource.getrusage(resource.RUSAGE_SELF)

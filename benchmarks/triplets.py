@@ -1,7 +1,6 @@
 """Triplets: written, joined and read, against `Dataset.from_generator`, dictionaries and `eval`."""
 
 import ast
-import resource
 import shutil
 import tempfile
 from collections import defaultdict
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from datasets import Dataset, Features, load_dataset
 from datasets.builder import Key
 
-from benchmarks.timing import Ratio, interleave, peak_megabytes
+from benchmarks.timing import Ratio, interleave, peak_megabytes, resident_megabytes
 from hf_datasets.tfcovr.labels import answer_class, load_labels
 from hf_datasets.tfcovr.release import read_release
 from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join, plan_join, train_triplets
@@ -135,9 +134,9 @@ def joined_megabytes() -> float:
     """Peak memory that a join of ten million adds, in MB; measured in a process of its own."""
     clips, changes = corpus(24_700, 1_500)
     next(join(plan_join(clips.head(500), changes)))
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    before = resident_megabytes()
     list(join(plan_join(clips, changes)))
-    return peak_megabytes() - pages * resource.getpagesize() / 2**20
+    return peak_megabytes() - before
 
 
 def joined() -> Iterator[Ratio]:

@@ -7,10 +7,8 @@ products alone" are the matrix products that no exact search can do without, in 
 
 import math
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import evaluate
 import numpy as np
@@ -19,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import metrics  # noqa: F401 - registers the metric's name
-from benchmarks.timing import Ratio, interleave, peak_megabytes
+from benchmarks.timing import Ratio, interleave, peak_megabytes, resident_megabytes
 from hf_models import XMLConfig, XMLForMomentRetrieval
 from hf_models.moments.corpus import MomentCorpus
 from hf_models.moments.spans import MomentRanking, SpanSearch
@@ -236,12 +234,6 @@ def extra_megabytes(width: int, num_streams: int, ways: multiprocessing.Queue) -
     ranking, _ = case.search.rank(case.queries)
     result = sum(getattr(ranking, name).nbytes for name in MomentRanking.__dataclass_fields__)
     ways.put((peak_megabytes() - before, result / 2**20, ballast.nbytes))
-
-
-def resident_megabytes() -> float:
-    """Memory in use now (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize() / 2**20
 
 
 def measure_memory(width: int, num_streams: int) -> tuple[float, float]:

@@ -34,7 +34,7 @@ class Progress:
     best: float = -1.0
     history: list[dict[str, float]] = field(default_factory=list)
     skipped: dict[str, None] = field(default_factory=dict)  # why videos could not be read
-    steps_per_epoch: int = 0  # 0: an earlier version did not write it
+    steps_per_epoch: int = 0  # 0: not known yet
 
 
 class Checkpoints:
@@ -73,8 +73,6 @@ class Checkpoints:
                 earlier = dict(json.loads(path.read_text(encoding="utf-8")))
             except ValueError as error:
                 raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
-            if "num_processes" not in identity:  # earlier versions wrote it for every recipe
-                earlier.pop("num_processes", None)
             changed = sorted(name for name in identity | earlier if identity.get(name) != earlier.get(name))
             if changed:
                 raise SystemExit(

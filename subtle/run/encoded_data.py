@@ -1,7 +1,7 @@
 """What features were made of, kept beside them, so that features of other data with the same ids are not used.
 
 `encoded_data.json` in a folder of features maps each id to a digest of what was encoded under it, by kind: videos,
-clips, or captions. Features that others made, or an earlier release, have no such file, and nothing is known of them.
+clips, or captions. Features that others made have no such file, and nothing is known of them.
 """
 
 import json

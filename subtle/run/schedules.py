@@ -4,11 +4,6 @@ import math
 from typing import Literal
 
 
-def warmup_of(warmup_steps: float, total_steps: int) -> float:
-    """Optimizer steps of the warm-up, as the option gives them: below 1 it is their share of all steps."""
-    return warmup_steps if warmup_steps >= 1 else warmup_steps * total_steps
-
-
 def rate_factor(
     step: int,
     total_steps: int,

@@ -35,8 +35,7 @@ from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
 from subtle.run.results import replacing, write_json, write_results
-from subtle.run.schedules import rate_factor, warmup_of
-from subtle.run.shared_config import RunConfig
+from subtle.run.schedules import rate_factor
 from subtle.run.step_monitor import LOG_STEPS, StepMonitor
 
 Batch = TypeVar("Batch")
@@ -159,8 +158,9 @@ class TrainingRun(ABC):
 
     @property
     def warmup(self) -> float:
-        """Optimizer steps of the warm-up."""
-        return warmup_of(self.config.warmup_steps, self.total_steps)
+        """Optimizer steps of the warm-up; the option may give their share of all steps."""
+        given: float = self.config.warmup_steps
+        return given if given >= 1 else given * self.total_steps
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """The metrics of an epoch that the history keeps."""
@@ -172,7 +172,7 @@ class TrainingRun(ABC):
 
     def identity(self) -> dict[str, Any]:
         """The options that decide the weights; another run in the same folder is refused."""
-        return identity_of(self.config)
+        return {name: value for name, value in asdict(self.config).items() if name not in INCIDENTAL}
 
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""
@@ -615,12 +615,6 @@ def only_launch_in(folder: Path, accelerator: Accelerator) -> Iterator[None]:
         if is_refused:
             raise SystemExit(1)
         yield
-
-
-def identity_of(config: RunConfig, *, without: Iterable[str] = ()) -> dict[str, Any]:
-    """The fields of a configuration that decide the weights."""
-    left_out = {*INCIDENTAL, *without}
-    return {name: value for name, value in asdict(config).items() if name not in left_out}
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

@@ -18,7 +18,7 @@ from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
 from subtle.run.accelerator import processes
 from subtle.run.architectures import read_sizes
-from subtle.run.training import TrainingRun, epoch_batches, identity_of
+from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_gpu
@@ -26,9 +26,6 @@ from subtle.vlm.items import Batch, Frames, Item, chunks_of, clip_loader, embed,
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
-
-NOT_WEIGHTS = ("dry_run",)
-"""Options that change no weight."""
 
 
 class FinetuneVLM(TrainingRun):
@@ -102,8 +99,7 @@ class FinetuneVLM(TrainingRun):
 
     def identity(self) -> dict[str, Any]:
         """The model's weights count, not only their name."""
-        chosen = identity_of(self.config, without=NOT_WEIGHTS)
-        return chosen | {"num_processes": self.accelerator.num_processes, "weights": self.fingerprint}
+        return super().identity() | {"num_processes": self.accelerator.num_processes, "weights": self.fingerprint}
 
     def count_steps(self) -> int:
         """A batch of an epoch with fewer than two triplets for each process is left out."""

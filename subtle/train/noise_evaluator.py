@@ -22,7 +22,7 @@ from hf_models.vidclip.modeling_vidclip_matching import Encoded, contrastive_los
 from hf_models.video_text_matching import BlipMatcher, Scorer, load_matcher
 from subtle.run.model_folders import check_model_folder
 from subtle.run.schedules import rate_factor
-from subtle.run.training import TrainingRun, epoch_batches, identity_of
+from subtle.run.training import TrainingRun, epoch_batches
 from subtle.train.options import NoiseEvaluatorConfig
 
 POSITIVES, NEGATIVES = 2, 2
@@ -207,7 +207,7 @@ class NoiseEvaluator(TrainingRun):
 
     def identity(self) -> dict[str, Any]:
         """What is measured on does not count."""
-        return identity_of(self.config, without=("max_evaluated",))
+        return {name: value for name, value in super().identity().items() if name != "max_evaluated"}
 
     def batches(self, epoch: int) -> list[list[NoiseExample]]:
         """The examples of each batch of an epoch."""

@@ -34,7 +34,6 @@ from subtle.options import nearest
 from subtle.run.accelerator import from_main, processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
-from subtle.run.encoded_data import ENCODED_DATA
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import read_json, write_json
 from subtle.run.schedules import rate_factor
@@ -94,10 +93,8 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
 
 def make_features(config: MomentDataConfig, device: Device, num_workers: int) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
-    if config.dataset in PRESETS and config.dataset_config == "mini":
-        if (results := Path(config.features) / "results.json").is_file():
-            refuse_of_another_folder(config, read_json(results, config=dict)["config"])
-            return
+    is_mini = config.dataset in PRESETS and config.dataset_config == "mini"
+    if is_mini and not (Path(config.features) / "results.json").is_file():
         embed(
             EmbedMomentsConfig(
                 dataset=config.dataset,
@@ -106,22 +103,6 @@ def make_features(config: MomentDataConfig, device: Device, num_workers: int) ->
                 device=device,
                 num_workers=num_workers,
             )
-        )
-
-
-def refuse_of_another_folder(config: MomentDataConfig, made: dict[str, Any]) -> None:
-    """Refuse features of another miniature where an earlier release left nothing else to know them by.
-
-    Raises:
-        SystemExit: They were made of another `--data_dir`.
-    """
-    if (Path(config.features) / ENCODED_DATA).is_file():
-        return  # load_moments compares what was encoded
-    places = [name and str(Path(name).resolve()) for name in (config.data_dir, made.get("data_dir"))]
-    if places[0] != places[1]:
-        raise SystemExit(
-            f"the features in {config.features} were made with --data_dir {made.get('data_dir')}, not "
-            f"{config.data_dir}; name another folder with --features, where they are made if there are none"
         )
 
 

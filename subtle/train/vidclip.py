@@ -261,10 +261,6 @@ class Training(TrainingRun):
         self.signature = metrics["signature"]
         return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
-    def tracked(self, loss: float, metrics: dict[str, float]) -> dict[str, float]:
-        """Under the names that trackers of earlier runs have."""
-        return {"loss": loss, **metrics}
-
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the model with its last weights."""
         metrics = {name: value for name, value in self.progress.history[-1].items() if name != "loss"}

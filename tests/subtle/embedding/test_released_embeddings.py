@@ -52,8 +52,7 @@ def release(tmp_path_factory):
     return root, values
 
 
-@pytest.fixture
-def config(release, tiny, tmp_path):
+def importing(release, tiny, output_dir):
     """How embeddings are imported; the vision model of the YAML files is not there and is not asked for."""
     return EmbedConfig(
         dataset_config="release",
@@ -61,9 +60,22 @@ def config(release, tiny, tmp_path):
         text_model=tiny["text_model"],
         vision_model="outputs/tfcovr/stage1/model",
         import_from=str(release[0] / "aim.pkl"),
-        output_dir=str(tmp_path / "embeddings"),
+        output_dir=str(output_dir),
         num_workers=0,
     )
+
+
+@pytest.fixture
+def config(release, tiny, tmp_path):
+    return importing(release, tiny, tmp_path / "embeddings")
+
+
+@pytest.fixture(scope="module")
+def imported(release, tiny, tmp_path_factory):
+    """What was imported once; nothing writes into it."""
+    config = importing(release, tiny, tmp_path_factory.mktemp("imported") / "embeddings")
+    embed_clips.run(config)
+    return config
 
 
 def shared(config):
@@ -84,10 +96,9 @@ def test_all_parts_of_a_pickle_are_imported_and_clips_without_an_embedding_are_c
     assert sorted(Path(config.output_dir).rglob("shard-*")) == shards
 
 
-def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them(config, tmp_path):
-    embed_clips.run(config)
+def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them(imported, tmp_path):
     training = Stage2Config(
-        **shared(config), **SMALL, embeddings=config.output_dir, output_dir=str(tmp_path / "run"), num_workers=0
+        **shared(imported), **SMALL, embeddings=imported.output_dir, output_dir=str(tmp_path / "run"), num_workers=0
     )
     stage2.run(training)
     folder = str(tmp_path / "run" / "model")
@@ -96,9 +107,9 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
     assert model.config.imported_video["model"] == "aim.pkl"
     with pytest.raises(ValueError, match=r"no video encoder: it works on imported embeddings of aim\.pkl"):
         model.encode_video(torch.zeros(1, 2, 3, 8, 8))
-    data = {name: getattr(config, name) for name in ("dataset_config", "data_dir")}
+    data = {name: getattr(imported, name) for name in ("dataset_config", "data_dir")}
     measuring = EvaluateConfig(
-        **data, models=[folder], embeddings=config.output_dir, output_dir=str(tmp_path / "measured"), num_workers=0
+        **data, models=[folder], embeddings=imported.output_dir, output_dir=str(tmp_path / "measured"), num_workers=0
     )
     evaluate_tfcovr.run(measuring)
     (coverage,) = json.loads((tmp_path / "measured" / "results.json").read_text())["coverage"].values()
@@ -110,7 +121,7 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
     ):
         evaluate_tfcovr.run(measuring)
     other = tmp_path / "other"
-    shutil.copytree(config.output_dir, other)
+    shutil.copytree(imported.output_dir, other)
     made = json.loads((other / "video" / "store.json").read_text())
     shutil.rmtree(other / "video")
     made["made_by"]["sha256"] = "another file"
@@ -120,17 +131,16 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
         evaluate_tfcovr.run(measuring)
 
 
-def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(config, tmp_path):
-    embed_clips.run(config)
-    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**SMALL, **shared(config)}))
+def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(imported, tmp_path):
+    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**SMALL, **shared(imported)}))
     variations = {"plain": {"loss": "infonce"}, "another text": {"number_words": True}}
-    data = {name: getattr(config, name) for name in ("dataset_config", "data_dir")}
+    data = {name: getattr(imported, name) for name in ("dataset_config", "data_dir")}
     ablation = AblateConfig(
         **data,
         variations=variations,
         seeds=[0, 1],
         stage2_config=str(tmp_path / "stage2.yaml"),
-        embeddings=config.output_dir,
+        embeddings=imported.output_dir,
         num_workers=0,
         output_dir=str(tmp_path / "ablation"),
     )
@@ -138,10 +148,10 @@ def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(config, tmp_path)
     assert list(json.loads((tmp_path / "ablation" / "results.json").read_text())["figures"]) == list(variations)
     assert table.main(AblateConfig(**vars(ablation) | {"dry_run": True})) == 0
     baseline = FinetuneConfig(
-        **shared(config),
+        **shared(imported),
         **SMALL,
         rows=["tf-covr-base"],
-        embeddings=config.output_dir,
+        embeddings=imported.output_dir,
         num_workers=0,
         output_dir=str(tmp_path / "table3"),
     )
@@ -149,10 +159,9 @@ def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(config, tmp_path)
     assert table.main(FinetuneConfig(**vars(baseline) | {"dry_run": True})) == 0
 
 
-def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_this_machine(config, tmp_path):
-    embed_clips.run(config)
+def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_this_machine(imported, tmp_path):
     publication = publish.prepare(
-        Target("embeddings", config.output_dir, "org/x"), PublishConfig(license="mit"), tmp_path / "there"
+        Target("embeddings", imported.output_dir, "org/x"), PublishConfig(license="mit"), tmp_path / "there"
     )
     plan = upload.make_plan(publication, upload.Remote(), PublishConfig())
     assert {name for name in plan.files if not name.endswith(".safetensors")} == {
@@ -162,7 +171,7 @@ def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_t
     assert "license: mit" in card
     assert "16 of its 17 clips have an embedding, of size 12" in card
     assert "model `aim.pkl`" in card
-    options = {**SMALL, **shared(config), "embeddings": str(publication.folder), "num_workers": 0}
+    options = {**SMALL, **shared(imported), "embeddings": str(publication.folder), "num_workers": 0}
     stage2.run(Stage2Config(**options, output_dir=str(tmp_path / "run")))
     with pytest.raises(ValueError, match=r"not a finished folder of embeddings"):
         publish.prepare(Target("embeddings", str(tmp_path), "org/x"), PublishConfig(), tmp_path / "other")
@@ -175,9 +184,8 @@ def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_t
         ({"model": "factored_covr"}, r"without a classifier of labels: leave out --model factored_covr"),
     ],
 )
-def test_what_needs_videos_or_labels_is_refused_before_training(config, tmp_path, changes, message):
-    embed_clips.run(config)
-    options = {**SMALL, **shared(config), **changes, "embeddings": config.output_dir, "num_workers": 0}
+def test_what_needs_videos_or_labels_is_refused_before_training(imported, tmp_path, changes, message):
+    options = {**SMALL, **shared(imported), **changes, "embeddings": imported.output_dir, "num_workers": 0}
     with pytest.raises(SystemExit, match=message):
         stage2.run(Stage2Config(**options, output_dir=str(tmp_path / "run")))
 

@@ -19,10 +19,10 @@ from accelerate import tracking
 from accelerate.tracking import GeneralTracker
 from filelock import FileLock
 from safetensors.torch import load_file
+from trained_alike import stopped_after
 from transformers import get_linear_schedule_with_warmup
 
 from subtle.run import locks, step_monitor, training
-from subtle.run.checkpoints import Checkpoints
 from subtle.run.locks import LOCK
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
@@ -133,21 +133,12 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
 
 
-@pytest.mark.parametrize("killed_at", [None, 4, 5])
-def test_max_steps_end_a_run_within_an_epoch_also_one_that_was_killed(config, monkeypatch, killed_at):
+@pytest.mark.parametrize("stopped_at", [None, 4, 5])
+def test_max_steps_end_a_run_within_an_epoch_also_one_that_was_stopped(config, stopped_at):
     config.max_steps, config.epochs, config.checkpoint_steps = 5, 1, 1
-    if killed_at:
-        save = Checkpoints.save
-
-        def die(self, progress):
-            save(self, progress)
-            if progress.total_steps == killed_at:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Checkpoints, "save", die)
-            with pytest.raises(KeyboardInterrupt):
-                SmallRun(config).train()
+    if stopped_at:
+        with stopped_after(stopped_at):
+            SmallRun(config).train()
     run = SmallRun(config)
     run.train()
     assert run.progress.total_steps == run.total_steps == 5
@@ -161,7 +152,7 @@ def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_s
         with pytest.raises(KeyboardInterrupt):
             SmallRun(config).train()
     assert Path(config.output_dir, "checkpoints").is_dir()
-    monkeypatch.setattr(SmallRun, "train_epoch", None)
+    monkeypatch.setattr(SmallRun, "train_epoch", None)  # would fail
     assert SmallRun(config).train() == {"score": 0.3}
     assert "says that this run is complete; --restart trains again from scratch" in capsys.readouterr().out
     assert not Path(config.output_dir, "checkpoints").exists()
@@ -181,21 +172,6 @@ def test_stage_1_also_removes_the_best_weights_that_a_killed_run_left(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_stopped_in_an_epoch_ends_with_the_weights_and_losses_of_one_that_was_not(config, monkeypatch, tmp_path):
-    SmallRun(config).train()
-    stopped = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "stopped")})
-    with monkeypatch.context() as patched:
-        patched.setattr(training.Checkpoints, "save", save_and_stop(training.Checkpoints.save))
-        with pytest.raises(KeyboardInterrupt):
-            SmallRun(stopped).train()
-    SmallRun(stopped).train()
-    folders = [Path(one.output_dir) for one in (config, stopped)]
-    whole, resumed = (json.loads((folder / "results.json").read_text())["history"] for folder in folders)
-    assert whole == resumed
-    whole, resumed = ((folder / "model/model.safetensors").read_bytes() for folder in folders)
-    assert whole == resumed
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "max_hours"])
 def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(config, monkeypatch, tmp_path, how):
     SmallRun(config).train()
@@ -213,7 +189,10 @@ def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(
     assert checkpoint.name == "step-0000000001"
     stopped.max_hours = None
     SmallRun(stopped).train()
-    whole, resumed = (Path(one.output_dir, "model/model.safetensors").read_bytes() for one in (config, stopped))
+    folders = [Path(one.output_dir) for one in (config, stopped)]
+    whole, resumed = ((folder / "model/model.safetensors").read_bytes() for folder in folders)
+    assert whole == resumed
+    whole, resumed = (json.loads((folder / "results.json").read_text())["history"] for folder in folders)
     assert whole == resumed
 
 
@@ -380,14 +359,6 @@ def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypa
         results.write_bytes(results.read_bytes()[: int(share * results.stat().st_size)])
         with pytest.raises(SystemExit, match=r"results.json is damaged.* give --restart to train again"):
             SmallRun(SmallConfig(**{**vars(cut), "restart": False})).train()
-
-
-def save_and_stop(save):
-    def stop(*arguments):
-        save(*arguments)
-        raise KeyboardInterrupt
-
-    return stop
 
 
 def test_training_stops_after_as_many_epochs_without_a_better_score_as_patience_says(config, tmp_path):

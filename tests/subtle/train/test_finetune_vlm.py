@@ -7,19 +7,17 @@ from pathlib import Path
 import av
 import pytest
 import torch
-import yaml
 from accelerate import Accelerator
 from peft import AutoPeftModel
 from safetensors.torch import load_file, save_file
 from small_encoders import clip, save_small, v_jepa_2
-from trained_alike import assert_trained_alike
+from trained_alike import assert_trained_alike, stopped_after
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.retrieval import ranked_ids, search
 from subtle.hub.model import prepare
 from subtle.options import parse_config
-from subtle.run.checkpoints import Checkpoints
 from subtle.train import finetune_vlm
 from subtle.train.finetune_vlm import FinetuneVLM
 from subtle.train.options import FinetuneVLMConfig
@@ -29,12 +27,6 @@ from tests.fixtures.model_cards import read_card
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 VIDEO = torch.randint(256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte()
-RUN = """
-from subtle.train.options import FinetuneVLMConfig
-from subtle.train.finetune_vlm import run
-from subtle.options import parse_config
-run(parse_config(FinetuneVLMConfig, None))
-"""
 
 
 @pytest.fixture(scope="session")
@@ -132,33 +124,21 @@ def test_training_from_clips_reports_what_the_encoder_gives_with_the_adapter(one
 
 
 @pytest.mark.parametrize("method", ["lora", pytest.param("frozen_layers", marks=pytest.mark.slow)])
-def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(config, method, monkeypatch):
+def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(config, method):
     whole = changed(config, method=method, epochs=2, checkpoint_steps=3, lora_dropout=0.1)
     expected = finetune_vlm.run(whole)
     stopped = changed(whole, output_dir=config.output_dir + "-stopped")
-    save = Checkpoints.save
-
-    def save_and_stop(self, progress):
-        save(self, progress)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
+    with stopped_after(3):
         finetune_vlm.run(stopped)
-    monkeypatch.setattr(Checkpoints, "save", save)
     assert finetune_vlm.run(stopped) == expected
     assert_trained_alike(whole.output_dir, stopped.output_dir)
 
 
-def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, run_on_two_processes):
     alone = changed(config, epochs=1, lora_dropout=0.0, batch_size=7)
     double = changed(alone, output_dir=str(tmp_path / "double"))
     finetune_vlm.run(alone)
-    path = tmp_path / "double.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in vars(double).items() if value is not None}))
-    for done in warm_python.run_ranks(2, ["-c", RUN, path]):
-        assert done.returncode == 0, done.stderr[-3000:]
-    assert results_of(double)["num_processes"] == 2
+    run_on_two_processes("finetune_vlm.py", double)
     expected, found = weights(alone), weights(double)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, atol=2e-5, rtol=1e-3)

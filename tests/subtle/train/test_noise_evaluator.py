@@ -1,6 +1,7 @@
 """The noise evaluator: a training that learns and resumes, and captions chosen by it."""
 
 import json
+import random
 
 import polars as pl
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pytest
 import torch
 from published_run import publish
 from small_vidclip import save_blip
-from transformers import AutoModel, AutoTokenizer
+from trained_alike import stopped_after
+from transformers import AutoModel, AutoTokenizer, CLIPImageProcessor
 
 from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.fig.noise import NoiseExample
@@ -66,8 +68,6 @@ def clip(tiny, tmp_path):
     model.config.text_config.eos_token_id = 3  # [SEP]
     model.text_model.config.eos_token_id = 3
     model.save_pretrained(folder)
-    from transformers import CLIPImageProcessor
-
     CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny["text_model"]).save_pretrained(folder)
     return str(folder)
@@ -87,8 +87,6 @@ def config_of(build, tiny, clip, output_dir, **fields):
 
 
 def test_texts_are_drawn_from_both_kinds_in_turn(monkeypatch):
-    import random
-
     one = NoiseExample(1, "v", 0.0, 1.0, ("p", "q", "r"), ("s1", "s2"), ("d1",))
     monkeypatch.setattr(noise_evaluator, "NEGATIVES", 3)
     ((positives,), (negatives,)) = draw_texts([one], random.Random(0))
@@ -129,25 +127,14 @@ def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_k
     assert "2 rows were refused (2 x not judged)" in (tmp_path / "judged" / "README.md").read_text()
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_path, monkeypatch):
+def test_a_stopped_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_path):
     short = {"epochs": 2, "max_evaluated": 1, "num_frames": 1, "checkpoint_steps": 1}
     run(config_of(build, tiny, clip, tmp_path / "whole", **short))
-    config = config_of(build, tiny, clip, tmp_path / "killed", **short)
-    from subtle.run.checkpoints import Checkpoints
-
-    save = Checkpoints.save
-
-    def die(self, progress):
-        save(self, progress)
-        if progress.total_steps == 3:  # of 2 in an epoch
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", die)
-    with pytest.raises(KeyboardInterrupt):
+    config = config_of(build, tiny, clip, tmp_path / "stopped", **short)
+    with stopped_after(3):  # of 2 in an epoch
         run(config)
-    monkeypatch.setattr(Checkpoints, "save", save)
     run(config)
-    whole, resumed = (load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "killed"))
+    whole, resumed = (load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "stopped"))
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, msg=name)
 

@@ -2,10 +2,8 @@
 
 import json
 import multiprocessing
-import os
 import shutil
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,78 +129,52 @@ def test_a_gru_and_factored_labels_learn_and_are_those_of_both_forms(config):
         )
 
 
-def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, run_on_two_processes):
     config = replace(config, **FACTORED, epochs=1, classifier_dropout=0.0, checkpoint_steps=100)
     run(config)
     double = replace(config, output_dir=str(tmp_path / "double"))
-    (tmp_path / "double.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(double).items() if v is not None}))
-    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "ACCELERATE_USE_CPU": "true"}
-    for done in warm_python.run_ranks(2, [RECIPES / "stage1.py", tmp_path / "double.yaml"], env=environment):
-        assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    run_on_two_processes("stage1.py", double)
     alone, together = weights(config.output_dir), weights(double.output_dir)
     assert alone.keys() == together.keys()
     for name, value in alone.items():
         torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
 
 
-def test_all_weights_train_when_asked(config):
-    run(replace(config, full=True, epochs=1))
-    trained = weights(config.output_dir)
-    base = load_file(Path(config.base) / "model.safetensors")
+@pytest.mark.parametrize("full", [False, True])
+def test_all_weights_train_when_asked_and_what_was_trained_fits_its_own_classes_and_sizes_only(config, full):
+    config = replace(config, full=full, epochs=1)
+    run(config)
+    folder, again = Path(config.output_dir), f"{config.output_dir}-2"
+    trained, base = weights(folder), load_file(Path(config.base) / "model.safetensors")
     name = "encoder.layers.0.mlp.fc1.weight"
-    assert not torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
-    assert not (Path(config.output_dir) / "adapter").exists()
+    assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"]) is not full
+    assert (folder / "adapter").exists() is not full
+    if full:
+        with pytest.raises(SystemExit, match=r"num_frames 4, not 3; .*--init_from none"):
+            Stage1(replace(config, init_from=str(folder / "model"), num_frames=3, output_dir=again))
+        return
+    path = folder / "adapter" / "adapter_config.json"
+    settings = json.loads(path.read_text()) | {"id2label": dict(enumerate(("red", "green", "blue", "violet")))}
+    path.write_text(json.dumps(settings))
+    with pytest.raises(SystemExit, match="head of 4 classes"):
+        Stage1(replace(config, init_from=str(path.parent), output_dir=again))
 
 
-def test_the_base_stays_as_it_was_under_adapters(config):
-    run(replace(config, epochs=1))
-    trained = weights(config.output_dir)
-    base = load_file(Path(config.base) / "model.safetensors")
-    name = "encoder.layers.0.mlp.fc1.weight"
-    assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
-
-
-@pytest.mark.parametrize(
-    ("moment", "options"),
-    [pytest.param("between checkpoints", {}, marks=pytest.mark.slow), ("inside a checkpoint", FACTORED)],
-    ids=["between", "inside"],
-)
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment, options):
-    config = replace(config, **options, epochs=5)
+def test_a_run_killed_inside_a_checkpoint_ends_with_the_weights_of_one_that_was_not(
+    config, tmp_path, warm_python, command_of, environment
+):
+    config = replace(config, **FACTORED, epochs=5)
     measured = run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
-    (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
-    command = [RECIPES / "stage1.py", tmp_path / "killed.yaml"]
-    if moment == "inside a checkpoint":
-        command[:1] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
-    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    process = warm_python.start(command, env=environment)
-    while process.poll() is None and (
-        moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
-    ):
-        time.sleep(0.002)
-    process.kill()
-    assert process.wait(60) == -signal.SIGKILL, process.output()
+    _, path = command_of("stage1.py", killed)
+    process = warm_python.start(["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir, path], env=environment)
+    assert process.wait(120) == -signal.SIGKILL, process.output()
     assert not Path(killed.output_dir, "results.json").exists()
-    if moment == "inside a checkpoint":
-        unfinished = tmp_path / "killed/checkpoints/unfinished"
-        assert [path.name for path in unfinished.iterdir()] == ["model.safetensors"]
+    unfinished = tmp_path / "killed/checkpoints/unfinished"
+    assert [path.name for path in unfinished.iterdir()] == ["model.safetensors"]
     assert run(killed) == measured
     # The best weights may come from before the kill; the losses of all epochs may not.
     assert_trained_alike(config.output_dir, killed.output_dir)
-
-
-def test_a_finished_run_is_not_trained_again(config, capsys):
-    first = run(config)
-    assert run(config) == first
-    assert "complete" in capsys.readouterr().out
-
-
-def test_another_configuration_in_the_same_folder_is_refused(config):
-    run(replace(config, epochs=1))
-    with pytest.raises(SystemExit, match="other epochs"):
-        run(config)
 
 
 def test_batches_are_what_the_video_processor_makes(config):
@@ -393,30 +365,12 @@ def test_dropout_of_trained_adapters_is_what_this_run_asks_for(shipped_names):
     assert (model.peft_config["default"].drop_path_rate, model.training) == (0.3, True)
 
 
-def test_a_whole_model_of_other_sizes_is_refused(config):
-    whole = replace(config, full=True, epochs=1)
-    run(whole)
-    trained = f"{whole.output_dir}/model"
-    with pytest.raises(SystemExit, match=r"num_frames 4, not 3; .*--init_from none"):
-        Stage1(replace(whole, init_from=trained, num_frames=3, output_dir=f"{whole.output_dir}-2"))
-
-
 def test_the_temporal_embedding_starts_at_the_configured_amplitude(config):
     for amplitude, largest in ((0.0, 0.0), (0.5, 0.5)):
         folder = f"{config.output_dir}-{amplitude}"
         model = Stage1(replace(config, time_amplitude=amplitude, output_dir=folder)).model
         (embedding,) = (value for name, value in model.named_parameters() if "temporal_embedding" in name)
         assert embedding.abs().max().item() == pytest.approx(largest, rel=0.05)
-
-
-def test_adapters_of_other_classes_are_refused(config):
-    run(replace(config, epochs=1))
-    adapter = Path(config.output_dir) / "adapter"
-    settings = json.loads((adapter / "adapter_config.json").read_text())
-    settings["id2label"] = dict(enumerate(("red", "green", "blue", "violet")))
-    (adapter / "adapter_config.json").write_text(json.dumps(settings))
-    with pytest.raises(SystemExit, match="head of 4 classes"):
-        Stage1(replace(config, init_from=str(adapter), output_dir=f"{config.output_dir}-2"))
 
 
 def test_gradient_checkpointing_changes_nothing(config):

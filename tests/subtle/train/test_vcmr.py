@@ -1,9 +1,6 @@
 """Training and measuring moment retrieval: it learns, resumes to the same weights, counts, and refuses."""
 
 import json
-import os
-import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import pytest
 import torch
 import yaml
 from published_run import publish
-from safetensors.torch import load_file
 from trained_alike import assert_trained_alike
 from transformers import AutoModel
 
@@ -30,7 +26,6 @@ from subtle.train import vcmr
 from subtle.train.options import VCMRConfig
 
 RECIPES = Path(__file__).parents[3] / "recipes"
-ENVIRONMENT = os.environ | {"ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
 CARD = """---
 configs:
 - config_name: mini
@@ -95,25 +90,36 @@ def own_cache(monkeypatch, tmp_path):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def small(data):
     limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
     return {"dataset": str(data), "features": str(data / "features"), **limits}
 
 
+def config_of(small, output_dir):
+    # Of 144 moments the last batch holds 44.
+    return VCMRConfig(**small, epochs=12, batch_size=50, learning_rate=3e-3, output_dir=str(output_dir))
+
+
 @pytest.fixture
 def config(small, tmp_path):
-    return VCMRConfig(
-        **small,
-        epochs=12,
-        batch_size=50,  # of 144 moments: the last batch holds 44
-        learning_rate=3e-3,
-        output_dir=str(tmp_path / "run"),
-    )
+    return config_of(small, tmp_path / "run")
 
 
-def weights(folder):
-    return load_file(Path(folder) / "model" / "model.safetensors")
+@pytest.fixture(scope="module")
+def trained(small, tmp_path_factory):
+    """The folder of an XML that was trained once, to be measured."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("datasets.config.HF_DATASETS_CACHE", folder / "datasets")
+        vcmr.run(config_of(small, folder / "run"))
+    return str(folder / "run" / "model")
+
+
+@pytest.fixture
+def measuring(small, trained, tmp_path):
+    """The measuring of that XML."""
+    return EvaluateVCMRConfig(**small, models=[trained], output_dir=str(tmp_path / "evaluation"))
 
 
 @pytest.mark.parametrize("model", ["xml", pytest.param("reloclnet", marks=pytest.mark.slow), "hero"])
@@ -135,33 +141,18 @@ def test_training_learns_and_leaves_a_complete_model(config, model):
     assert not Path(config.output_dir, "checkpoints").exists()
 
 
-def test_fine_queries_find_more_than_coarse_ones(config, small, tmp_path):
-    vcmr.run(config)
-    evaluation = EvaluateVCMRConfig(
-        **small,
-        models=[f"{config.output_dir}/model"],
-        queries=["fine", "coarse"],
-        output_dir=str(tmp_path / "evaluation"),
-    )
-    measured = evaluate_vcmr.run(evaluation)
+def test_fine_queries_find_more_than_coarse_ones(measuring):
+    measured = evaluate_vcmr.run(replace(measuring, queries=["fine", "coarse"]))
     assert measured.keys() == {"xml, fine -> fine", "xml, fine -> coarse"}
     fine, coarse = measured.values()
     assert fine["vcmr_recall@1_iou@0.5"] > coarse["vcmr_recall@1_iou@0.5"] + 0.2
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python):
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, kill_in_training):
     config.epochs, config.checkpoint_steps = 6, 4
     whole = vcmr.run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
-    path = tmp_path / "killed.yaml"
-    path.write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
-    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    process = warm_python.start([RECIPES / "vcmr.py", path], env=environment)
-    while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
-        time.sleep(0.002)
-    process.kill()
-    assert process.wait(60) == -signal.SIGKILL, process.output()
-    assert not Path(killed.output_dir, "results.json").exists()
+    kill_in_training("vcmr.py", killed)
     assert vcmr.run(killed) == whole
     assert_trained_alike(config.output_dir, killed.output_dir)
 
@@ -173,7 +164,7 @@ def test_training_stops_when_the_score_no_longer_rises(config):
     assert len(results["history"]) == 3
 
 
-def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(small, config, tmp_path, monkeypatch):
+def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(small, tmp_path, monkeypatch):
     base = {"epochs": 2, "batch_size": 72, "learning_rate": 1e-3}
     (tmp_path / "vcmr.yaml").write_text(yaml.safe_dump(base))
     evaluation = EvaluateVCMRConfig(
@@ -202,14 +193,9 @@ def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(s
     assert evaluate_vcmr.run(evaluation) == measured
 
 
-def test_the_written_submission_has_the_same_metrics(config, small, tmp_path, data):
-    config.epochs = 3
-    vcmr.run(config)
-    evaluation = EvaluateVCMRConfig(
-        **small, models=[f"{config.output_dir}/model"], output_dir=str(tmp_path / "evaluation")
-    )
-    (measured,) = evaluate_vcmr.run(evaluation).values()
-    path = tmp_path / "evaluation" / "submissions" / "xml-fine-to-fine" / "0.json"
+def test_the_written_submission_has_the_same_metrics(measuring, data):
+    (measured,) = evaluate_vcmr.run(measuring).values()
+    path = Path(measuring.output_dir, "submissions", "xml-fine-to-fine", "0.json")
     submission = json.loads(path.read_text())
     assert submission.keys() == {"video2idx", "VCMR", "SVMR", "VR"}
     truth = [
@@ -227,45 +213,20 @@ def test_the_written_submission_has_the_same_metrics(config, small, tmp_path, da
             assert name == "signature" or value == pytest.approx(measured[name])
 
 
-def changed(data, tmp_path, change):
-    """The dataset with its test rows changed."""
+def test_a_corpus_of_one_video_can_be_measured(measuring, tmp_path, data):
     folder = tmp_path / "changed"
     folder.mkdir()
-    for split in ("train", "validation", "test"):
-        rows = pl.read_parquet(data / f"{split}.parquet")
-        (change(rows) if split == "test" else rows).write_parquet(folder / f"{split}.parquet")
+    for path in data.glob("*.parquet"):
+        rows = pl.read_parquet(path)
+        (rows.filter(pl.col("video_id") == "test-2") if path.stem == "test" else rows).write_parquet(folder / path.name)
     (folder / "README.md").write_text(CARD)
-    return folder
-
-
-def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
-    config.epochs = 1
-    vcmr.run(config)
-    folder = changed(data, tmp_path, lambda rows: rows.filter(pl.col("video_id") == "test-2"))
-    evaluation = EvaluateVCMRConfig(
-        **{**small, "dataset": str(folder)},
-        models=[f"{config.output_dir}/model"],
-        output_dir=str(tmp_path / "evaluation"),
-    )
-    (measured,) = evaluate_vcmr.run(evaluation).values()
+    (measured,) = evaluate_vcmr.run(replace(measuring, dataset=str(folder))).values()
     assert measured["vr_recall@1"] == 1.0
 
 
-def test_an_encoded_corpus_on_disk_gives_the_same_metrics(config, small, tmp_path):
-    config.epochs = 1
-    vcmr.run(config)
-    found = [
-        evaluate_vcmr.run(
-            EvaluateVCMRConfig(
-                **small,
-                models=[f"{config.output_dir}/model"],
-                output_dir=str(tmp_path / name),
-                corpus_dir=corpus,
-            )
-        )
-        for name, corpus in (("memory", None), ("disk", str(tmp_path / "corpus")))
-    ]
-    assert found[0] == found[1]
+def test_an_encoded_corpus_on_disk_gives_the_same_metrics(measuring, tmp_path):
+    on_disk = replace(measuring, output_dir=str(tmp_path / "disk"), corpus_dir=str(tmp_path / "corpus"))
+    assert evaluate_vcmr.run(measuring) == evaluate_vcmr.run(on_disk)
     assert (tmp_path / "corpus" / "retrieval.npy").is_file()
 
 
@@ -288,15 +249,14 @@ def test_wrong_options_are_errors_that_name_the_fix(config, changes, message):
         vcmr.run(replace(config, **changes))
 
 
-def test_a_model_of_other_features_or_no_model_is_refused(config, small, tmp_path):
-    evaluation = EvaluateVCMRConfig(**small, models=[str(tmp_path)], output_dir=str(tmp_path / "evaluation"))
+def test_a_model_of_other_features_or_no_model_is_refused(config, measuring, tmp_path):
+    measuring.models = [str(tmp_path)]
     with pytest.raises(SystemExit, match="is not a model folder"):
-        evaluate_vcmr.run(evaluation)
-    model = vcmr.make_model(config, (SIZE + 1, SIZE))
-    model.save_pretrained(tmp_path / "other")
-    evaluation.models = [str(tmp_path / "other")]
+        evaluate_vcmr.run(measuring)
+    vcmr.make_model(config, (SIZE + 1, SIZE)).save_pretrained(tmp_path / "other")
+    measuring.models = [str(tmp_path / "other")]
     with pytest.raises(SystemExit, match=r"sizes \(24, 24\) .*reads \(25, 24\)"):
-        evaluate_vcmr.run(evaluation)
+        evaluate_vcmr.run(measuring)
 
 
 @pytest.mark.parametrize(
@@ -373,15 +333,11 @@ def test_flags_of_the_evaluation_are_read_and_checked(capsys):
     assert "--queries: there is no 'medium'; there are fine, coarse" in capsys.readouterr().err
 
 
-def test_queries_without_a_moment_are_measured(config, small, tmp_path):
-    config.epochs = 6
-    vcmr.run(config)
-    options = {"models": [f"{config.output_dir}/model"], "output_dir": str(tmp_path / "evaluation")}
-    plain = evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options))
-    assert evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, without_moment=0.5)) == plain
-    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
-    name = "xml, fine -> fine"
-    without = results["without_moment"][name]
+def test_queries_without_a_moment_are_measured(measuring):
+    plain = evaluate_vcmr.run(measuring)
+    assert evaluate_vcmr.run(replace(measuring, without_moment=0.5)) == plain
+    results = json.loads(Path(measuring.output_dir, "results.json").read_text())
+    without = results["without_moment"]["xml, fine -> fine"]
     assert without["queries_without_moment"] == 12
     assert 0 <= without["vcmr_true_rejection"] <= 1
     assert without["vcmr_answered"] + without["vcmr_true_rejection"] > 1  # better than chance
