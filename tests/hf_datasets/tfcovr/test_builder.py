@@ -333,6 +333,7 @@ def test_tables_without_usable_clips_or_with_leaking_splits_are_errors():
         check_clips(clip_table(label=["x", "y", "z"]), source="clips.parquet")
 
 
+@pytest.mark.slow
 def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(tmp_path, miniature, monkeypatch, capsys):
     # On the small miniature: the default one takes a minute to render.
     monkeypatch.setattr("hf_datasets.miniature.prepare_miniature", lambda: miniature)

@@ -295,6 +295,7 @@ def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
         training.train_epoch()
 
 
+@pytest.mark.slow
 def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(config, warm_python):
     alone = config("alone", zero_init_rate=1.0)  # rounding times 20
     together = config("together", zero_init_rate=1.0, num_workers=1)
