@@ -34,6 +34,9 @@ with contextlib.suppress(ImportError):
 gc.disable()  # until all tests are found: what is imported is no garbage to search for
 ASSETS = tempfile.TemporaryDirectory(prefix="assets-")
 os.environ["HF_ASSETS_CACHE"] = ASSETS.name  # what this user indexed is noted there
+if "WARM_PYTHON" not in os.environ:  # all that share the tests share what `warm_python` starts
+    WARM = tempfile.TemporaryDirectory(prefix=f"warm-{os.getpid()}-")
+    os.environ["WARM_PYTHON"] = WARM.name
 
 
 @pytest.hookimpl(wrapper=True)
