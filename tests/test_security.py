@@ -151,7 +151,7 @@ PROMISES = {
     ],
     "hidden files stay": [f"{UPLOAD}::test_hidden_files_and_files_of_keys_never_go"],
     "on request (`make test CONSTRAINTS=1`) by version and hash": [
-        "tests/test_requirements.py::test_every_package_is_pinned_with_hashes_and_no_address"
+        "tests/test_package.py::test_every_package_is_pinned_with_hashes_and_no_address"
     ],
     "It can have you load the model that it names, a folder of your machine or a name on the Hub, within the "
     "protection of transformers and without code": [NO_CODE],
