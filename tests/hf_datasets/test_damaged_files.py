@@ -147,7 +147,9 @@ def check(read, path, folder):
         assert json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one == "tfcovr train")) for one in READERS]
+)
 def test_a_damaged_file_gives_rows_and_rejections_or_an_error_that_names_it(name, tmp_path):
     file_name, rows, write, read = READERS[name]
     folder = tmp_path / "data"
