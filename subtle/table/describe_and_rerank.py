@@ -3,15 +3,22 @@
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from transformers.utils.logging import disable_progress_bar
 
+from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.relevance import RelevanceTask
+from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
+from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
+from hf_datasets.tfcovr.describing import DescribeTargetTask, QueryToDescribe
+from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from hf_models.encoders import load_encoder, short_name
 from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator
@@ -19,18 +26,19 @@ from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
-from subtle.table.caption_texts import Captions, captions_in, check_share
-from subtle.table.describing import describe
+from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share
 from subtle.table.options import DescribeAndRerankConfig
-from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
+from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, to_score
 from subtle.table.rows import is_done, read_rows, write_failure, write_row
 from subtle.table.scoring import Benchmark, Ranked, measure_ranked, rank_row
 from subtle.table.table import finish_table
+from subtle.tfcovr.captions import LABEL_CAPTIONS, label_of, sport_of_clip
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 
 RETRIEVED, RERANKED = "describe, retrieve", "describe, retrieve, re-rank"
 LABEL_ATTRIBUTES = "label attributes (upper bound)"
 """What the re-ranker without a model is called: it knows the labels, so it is an upper bound, no model's."""
+NO_FRAMES = [{"type": "text", "text": "(no frames: the rule-based generator reads the label)"}]
 TITLE = "Composed retrieval by description and re-ranking"
 Scores = dict[tuple[str, str], float]
 """Ids of a query and a clip -> score."""
@@ -45,6 +53,7 @@ class Pipeline:
         self.output_dir = Path(config.output_dir)
         benchmark = Benchmark.load(config).drawn(config.max_queries, config.seed)
         self.benchmark = replace(benchmark, rows=benchmark.rows[: config.limit])
+        self.descriptions = {clip["label"]: clip["description"] for clip in benchmark.clips.values()}
         self.images = ClipImages(benchmark.clips, config.num_frames, config.max_side) if config.model else None
         self.build = Build(replace(config, output_dir=str(self.output_dir / "answers")))
         self.judging = self.build
@@ -52,11 +61,57 @@ class Pipeline:
         self.device: Any = None
 
     def describe(self) -> Captions:
-        """The descriptions by query id."""
-        rows = self.benchmark.rows
+        """The descriptions by query id; answers that cannot be used are among the rejections."""
+        ids = [row["query_id"] for row in self.benchmark.rows]
         if self.config.rewritten:
-            return captions_in(self.config.rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
-        return describe(self.build, self.config, rows, self.benchmark.clips, self.images)
+            return captions_in(self.config.rewritten, ids, "query_id", "target_caption")
+        texts = self.from_captions() if self.config.describe == "captions" else self.from_frames()
+        reasons = {one.key: one.reason for _, one in self.build.rejections}
+        unusable = {one: reasons.get(one, "not asked: the run was stopped") for one in ids if one not in texts}
+        source = self.config.model or LABEL_CAPTIONS
+        return Captions(texts, f"dry run of {source}" if isinstance(self.build.chat, DryRun) else source, unusable)
+
+    def from_frames(self) -> dict[str, str]:
+        """Descriptions by query id, from frames and modification text."""
+        asked = [
+            QueryToDescribe(
+                row["query_id"],
+                row["modification_text"],
+                partial(self.images.of, row["query_clip_id"]) if self.images else list,
+                caption_from(row["target_label"], self.descriptions.get(row["target_label"])),
+            )
+            for row in self.benchmark.rows
+        ]
+        return {row.query_id: text for row, text in self.build.ask(DescribeTargetTask(), asked, name="descriptions")}
+
+    def from_captions(self) -> dict[str, str]:
+        """Descriptions by query id, from captions of the query clips; see `caption write` and `caption rewrite`."""
+        rows, images, any_form = self.benchmark.rows, self.images, self.config.any_form
+        query_clips = dict.fromkeys(row["query_clip_id"] for row in rows)
+        asked = list(self.build.passed("clips", map(self.to_caption, query_clips)))
+        task = CaptionTask(lambda clip: images.of(clip.clip_id) if images else NO_FRAMES, any_form=any_form)
+        answered = self.build.ask(task, asked, name="captions")
+        captions = {clip.clip_id: (clip.sport, found.caption) for clip, found in answered}
+
+        def to_rewrite(row: Mapping[str, Any]) -> CaptionedQuery | Rejection:
+            text, label_id = row["modification_text"], row["target_label"]
+            if row["query_clip_id"] not in captions:
+                return Rejection("its clip has no caption", text, row["query_id"])
+            target = label_of(label_id, self.descriptions.get(label_id))
+            return CaptionedQuery(row["query_id"], *captions[row["query_clip_id"]], text, target)
+
+        captioned = list(self.build.passed("queries", map(to_rewrite, rows)))
+        rewritten = self.build.ask(RewriteTask(any_form=any_form), captioned, name="descriptions")
+        return {row.query_id: found.target_caption for row, found in rewritten}
+
+    def to_caption(self, clip_id: str) -> ClipToCaption | Rejection:
+        """A clip as the task takes it, or why it cannot be captioned."""
+        clip = self.benchmark.clips.get(clip_id)
+        label = None if clip is None else label_of(clip["label"], clip["description"])
+        sport = sport_of_clip(clip_id, label, self.config)
+        if sport is None:
+            return Rejection("no label of TF-CoVR says the sport; give --sport", "", clip_id)
+        return ClipToCaption(clip_id, sport, label)
 
     def retrieve(self, described: Captions) -> Ranked:
         """The gallery of each described query, best first.
@@ -77,12 +132,12 @@ class Pipeline:
         )
 
     def pairs(self, rows: list[dict[str, Any]], ids: list[list[str]], texts: dict[str, str]) -> list[Pair]:
-        """What is to be judged."""
-        clip_of, number = self.benchmark.clips.get, self.config.shortlist
+        """What is to be judged: of each query the first clips of its ranking, each once."""
         return [
-            pair
+            Pair(row, clip, texts.get(row["query_id"], ""))
             for row, ranked in zip(rows, ids, strict=True)
-            for pair in shortlist(row, ranked, clip_of, number, texts.get(row["query_id"], ""))
+            for clip_id in dict.fromkeys(ranked[: self.config.shortlist])
+            if (clip := self.benchmark.clips.get(clip_id)) is not None
         ]
 
     def judge(self, pairs: list[Pair]) -> Scores:
@@ -92,10 +147,9 @@ class Pipeline:
             found = match(config.matcher, pairs, self.device, num_frames=config.num_frames)
             return {ids_of(pair): score for pair, score in self.build.passed("re-ranking", found)}
         self.judging = self.judge_build()
-        descriptions = {one["label"]: one["description"] for one in self.benchmark.clips.values()}
         asked = {}
         for pair in pairs:
-            expected = None if config.model else label_score(pair.clip, pair.query["target_label"], descriptions)
+            expected = None if config.model else label_score(pair.clip, pair.query["target_label"], self.descriptions)
             asked[pair.key] = pair, to_score(pair, self.images, expected)
         if not config.model:  # the rule has nothing to say of clips without labels
             asked = {key: one for key, one in asked.items() if one[1].expected is not None}

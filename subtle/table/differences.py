@@ -12,21 +12,11 @@ from subtle.run.intervals import Interval, interval_of_mean, interval_of_ratio
 from subtle.run.over_seeds import summarize
 from subtle.table.rows import Row, changes
 from subtle.table.table import METRICS
-from subtle.table.variations import SHUFFLED, Variation
+from subtle.table.variations import SHUFFLED, Variation, row_name
 
 SHOWN = METRICS[-1]
 QUERIES = "queries.parquet"
 FRAMES_SHUFFLED = "frames shuffled"
-
-
-def row_name(variation: str, seed: int, shuffled: bool) -> str:
-    """The row of a variation with one seed.
-
-    Example:
-        >>> row_name("beta 0.3", 4, shuffled=True)
-        'beta 0.3, seed 4, frames shuffled'
-    """
-    return f"{variation}, seed {seed}{SHUFFLED * shuffled}"
 
 
 def variation_of(row: Row) -> str:

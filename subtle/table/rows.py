@@ -15,9 +15,6 @@ from subtle.run.training import INCIDENTAL
 # What may differ between two measurements of a row without making it another one.
 IGNORED = {*INCIDENTAL, "embeddings", "runs_dir", "merge", "rows", "dry_run", "quiet"}
 SAME_FIGURE = 1e-9
-NOT_MEASURED = "not measured"
-WIDTH = 140
-"""Least columns of a printed table: narrower ones cut its words."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def test_a_dry_run_loads_nothing_and_names_every_row(shared, tmp_path, capsys):
     ("words", "message"),
     [
         (["--rows", "clip"], "there is no row 'clip'; there are blip2-text, "),
-        (["--seeds", "1", "1"], "names a seed twice"),
+        (["--seeds", "1", "1"], "--seeds must be different numbers, at least one, not [1, 1]"),
         (["--query_frames", "1"], "--query_frames is decided by each row"),
     ],
 )
