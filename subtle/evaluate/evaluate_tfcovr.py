@@ -132,15 +132,20 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
 def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
     """A system with one seed; trained now if it has not been."""
     config = system_config(system, base, image_model, runs_dir, seed)
-    if system.zero_shot:
-        model, processor = load_encoders(config, fusion="average")
-    else:
-        if not is_trained(config):
-            train(config)
-        model, processor = load_trained(str(Path(config.output_dir) / "model"))
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
     made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
-    return Prepared(model.eval(), processor, made_as, system.query, config.query_frames)
+    if not system.zero_shot:
+        return trained(config, made_as)
+    model, processor = load_encoders(config, fusion="average")
+    return Prepared(model.eval(), processor, made_as, config.query, config.query_frames)
+
+
+def trained(config: Stage2Config, made_as: EmbedConfig, folder_flag: str = "--runs_dir") -> Prepared:
+    """What a training gives, with these embeddings; trained now if it has not been."""
+    if not is_trained(config, folder_flag):
+        train(config)
+    model, processor = load_trained(str(Path(config.output_dir) / "model"))
+    return Prepared(model, processor, made_as, config.query, config.query_frames)
 
 
 def evaluate(

@@ -10,13 +10,12 @@ from typing import Any
 import polars as pl
 
 from hf_models.encoders import Estimate
-from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, trained, write_table
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
-from subtle.run.models import load_trained
 from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
@@ -150,18 +149,17 @@ class Ablation(Table[Run]):
     def measure(self, row: Run) -> Measured:
         """Train a run as far as it is not, and measure it; each query's results are written beside its row."""
         train(row)
-        trained = str(Path(row.stage2.output_dir) / "model")
-        model, processor = load_trained(trained)
         own: dict[str, Any] = {}
         folder = row.stage2.embeddings
         if row.stage2.end_to_end:  # its encoders are nobody else's
-            folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
+            folder = f"{row.stage2.output_dir}/embeddings"
+            own = dict.fromkeys(("vision_model", "text_model"), f"{row.stage2.output_dir}/model")
         if row.shuffled:
             folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
             if not row.stage2.end_to_end:
                 take_clips(row, "-shuffled")
-        ready = Prepared(model, processor, embed_config(row.stage2, folder, **own), row.stage2.query)
-        encoders = encoders_made_by(model)
+        ready = trained(row.stage2, embed_config(row.stage2, folder, **own))
+        encoders = encoders_made_by(ready.model)
         found = evaluate(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")

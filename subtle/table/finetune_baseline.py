@@ -8,13 +8,12 @@ from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
-from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, trained
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.models import load_trained
 from subtle.run.over_seeds import summarize
 from subtle.run.shared_config import DataConfig
 from subtle.table.caption_texts import Captions, captions_in, describe_clips
@@ -30,7 +29,6 @@ from subtle.tfcovr.finetuned_rows import ROWS, FineTunedRow
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train import stage1
 from subtle.train.options import Stage1Config, Stage2Config
-from subtle.train.stage2 import Stage2
 
 RunConfig = Stage2Config | CrossAttentionConfig
 
@@ -134,12 +132,9 @@ def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str,
     """Train one run of a row with stored embeddings, if it is not, and measure it; metrics and details."""
     if run.vision_model == config.vision_model:
         make_stage1(config)
-    if not is_trained(run, "--output_dir"):
-        Stage2(run).train()
-    model, processor = load_trained(str(Path(run.output_dir) / "model"))
+    ready = trained(run, embed_config(run, run.embeddings), "--output_dir")
     data = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
     measured_on = EvaluateConfig(**data, split=config.split)
-    ready = Prepared(model, processor, embed_config(run, run.embeddings), run.query, run.query_frames)
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
     found = evaluate(ready, measured_on, device, ComposedRetrievalMeasure())
     return found.metrics, {"coverage": found.coverage, "signature": found.signature}

@@ -20,6 +20,7 @@ from subtle.table.query_groups import groups_of
 from subtle.table.rows import write_row
 from subtle.table.table import main
 from subtle.table.variations import read_variations
+from subtle.tfcovr.batches import EmbeddingSource
 from subtle.train import stage2
 
 TRAINING = {
@@ -117,6 +118,16 @@ def test_a_row_has_the_figures_of_the_evaluation_and_each_query_its_own(complete
     found = [values["1"] for values in results_of(config)["by_seed"].values()]
     for name in ("map@5", "map@50"):
         assert sorted(one[name] for one in measured) == pytest.approx(sorted(one[name] for one in found))
+
+
+def test_a_query_is_measured_with_as_many_frames_as_it_was_trained_with(config, tiny, monkeypatch):
+    image_model = str(Path(tiny["vision_model"]).parent / "clip")
+    config.variations = {"one frame": {"query_frames": 1, "num_frames": 4, "vision_model": image_model}}
+    config.seeds, opened, open_source = [0], [], EmbeddingSource.open
+    monkeypatch.setattr(EmbeddingSource, "open", lambda *a, **kw: (opened.append(kw), open_source(*a, **kw))[1])
+    assert main(config) == 0
+    asked = [options["query_frames"] for options in opened if "query_frames" in options]
+    assert asked == [1, 1]  # for its training and for its measurement
 
 
 def test_groups_of_queries_have_the_mean_over_their_queries_and_seeds(complete):
