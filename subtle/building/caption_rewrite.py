@@ -12,7 +12,7 @@ from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from subtle.building.options import CaptionRewriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
-from subtle.tfcovr.caption_scores import baselines, report, tallies, write_scored
+from subtle.tfcovr.caption_scores import tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
     Clip,
@@ -106,26 +106,14 @@ def main(config: CaptionRewriteConfig) -> int:
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
     found = ask(build, config, queries)
-    build.show()
-    if config.dry_run:
-        return 0
-    if build.keeps_earlier():
-        return 1
-    name = config.model or LABEL_CAPTIONS
-    rewritten = [row | {"caption": row["target_caption"]} for row in found]
-    systems = {name: tallies(rewritten), "the query's caption": tallies(found)}
-    systems |= baselines(row["label"] for row in found if row["label"])
-    text = report(
-        systems, {name: rewritten}, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets"
-    )
     return write_scored(
         build,
-        name,
         found,
-        systems,
-        text,
+        [row | {"caption": row["target_caption"]} for row in found],
+        f"{config.dataset_config}, {config.split}, targets",
         file="rewritten.parquet",
         columns=COLUMNS,
+        beside={"the query's caption": tallies(found)},
         captions_by=found[0]["captions_by"] if found else None,
         coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
     )
