@@ -144,11 +144,6 @@ def table_rows(table: pl.DataFrame, *, name: str = "name") -> list[dict[str, Any
     ]
 
 
-def both_ends(table: pl.DataFrame, num_rows: int) -> pl.DataFrame:
-    """The first and the last rows of a table that is longer than `num_rows`."""
-    return table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
-
-
 def confusion_counts(predictions: pl.DataFrame, class_of: Mapping[str, str]) -> pl.DataFrame:
     """How often (`count`) a query for `true` got a clip of `predicted` at rank 1.
 
@@ -232,6 +227,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
     predictions = name_targets(predictions, clips).with_columns(video=video)
     per_label = breakdown(predictions, "target_label")
+    ends = per_label
+    if len(per_label) > MOST_LABELS:
+        ends = pl.concat([per_label.head(MOST_LABELS // 2), per_label.tail(MOST_LABELS // 2)])
     counts = confusion_counts(predictions, clip_classes(clips))
     drawn = select_queries(predictions, num_queries=config.num_queries, seed=config.seed)
     shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=MOST_ANSWERS)]
@@ -245,7 +243,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         cutoffs=CUTOFFS,
         systems=system_rows(folder, results, videos),
         change_types=table_rows(breakdown(predictions, "change_type")),
-        labels=table_rows(both_ends(per_label, MOST_LABELS), name="target"),
+        labels=table_rows(ends, name="target"),
         num_labels=len(per_label),
         confusion=confusion_table(counts),
         pairs=most_confused(counts),

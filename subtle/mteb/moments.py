@@ -35,12 +35,7 @@ class CaptionRetrieval(OnOurData, AbsTaskRetrieval):
         paths = dict(zip(videos["video_id"], videos["video"], strict=True))
         rows = list(self.rows(split=self.split, clip_to_duration=True))
         kept = [row for row in rows if paths.get(row["video_id"])]
-        if not kept:
-            raise ValueError(
-                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
-                "folder of videos with video_dir"
-            )
-        self.coverage = len(kept) / len(rows)
+        self.check_coverage(rows, kept)
         documents: dict[str, Segment] = {}
         if self.CORPUS == "videos":
             documents = {video_id: Segment(path) for video_id, path in paths.items() if path}

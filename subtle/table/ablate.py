@@ -228,7 +228,7 @@ def steps_of(
     """What a row takes: kind, folder, whether it is done, hours.
 
     Args:
-        row: a run and how it is measured.
+        row: of the table.
         frame: operations of its encoder for a frame.
         machine: that computes it.
         sizes: clips of each split.

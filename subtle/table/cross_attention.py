@@ -45,7 +45,7 @@ from subtle.run.shared_config import (
     TrainingRunConfig,
 )
 from subtle.run.training import TrainingRun, epoch_batches
-from subtle.table.embedding import embed_clips
+from subtle.table.embedding import Embedder
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -101,8 +101,8 @@ class Clips:
     ) -> None:
         self.encoder, self.device = encoder, device
         rows = [clip for split in splits for clip in load_split(config, split, clips=True)]
-        work = Work(num_workers=config.num_workers)
-        targets = embed_clips(encoder, rows, config.embeddings, config.target_frames, work=work)
+        embedder = Embedder(encoder, config.embeddings, Work(num_workers=config.num_workers))
+        targets = embedder.clips(rows, config.target_frames)
         images = encoder.processor.image_processor.size
         size = (images["height"], images["width"])
         self.frames = FrameCache(Path(config.cache_dir), rows, QUERY_FRAMES, size, num_workers=config.num_workers)

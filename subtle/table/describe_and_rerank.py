@@ -27,6 +27,7 @@ from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
 from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share
+from subtle.table.embedding import Embedder
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, to_score
 from subtle.table.rows import is_done, read_rows, write_failure, write_row
@@ -125,11 +126,9 @@ class Pipeline:
         check_model_folder(config.encoder, *ENCODER_FILES)
         encoder = load_encoder(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
         work = Work(config.batch_size, config.shard_size, config.num_workers)
-        folder, frames = self.output_dir / "embeddings", (None, config.target_frames)
+        embedder = Embedder(encoder, self.output_dir / "embeddings", work)
         most = max(CUTOFFS[-1], config.shortlist)
-        return rank_row(
-            self.benchmark, encoder, "captions", folder, frames, extra_texts=described.texts, work=work, k=most
-        )
+        return rank_row(self.benchmark, embedder, "captions", (None, config.target_frames), described.texts, k=most)
 
     def pairs(self, rows: list[dict[str, Any]], ids: list[list[str]], texts: dict[str, str]) -> list[Pair]:
         """What is to be judged: of each query the first clips of its ranking, each once."""

@@ -60,12 +60,7 @@ class ClipImages:
         self.of = lru_cache(FRAMES_KEPT)(self.read)
 
     def read(self, clip_id: str) -> list[dict[str, Any]]:
-        """Those of a clip, in order.
-
-        Raises:
-            ValueError: there is no video of it.
-            VideoError: it cannot be read.
-        """
+        """Those of a clip, in order; without a readable video a ValueError or a VideoError says so."""
         clip = self.clips.get(clip_id)
         if clip is None or not clip["video"]:
             raise ValueError(f"{NO_FILE} ({clip_id})")

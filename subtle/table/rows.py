@@ -99,13 +99,13 @@ def write_row(
 
     Args:
         output_dir: of the table.
-        name: of the row.
-        metrics: metric -> value in [0, 1].
-        config: what was run, a dataclass or a dictionary.
+        name: see `Row`, as for the others.
+        metrics: in [0, 1].
+        config: a dataclass or a dictionary.
         seed: of the run.
-        columns: what the table says of the row, by heading.
-        data: what it was measured on, see `data_of`.
-        details: whatever else is worth keeping, such as the coverage.
+        columns: by heading.
+        data: see `data_of`.
+        details: such as the coverage.
     """
     folder = row_folder(output_dir, name)
     about = {"name": name, "columns": dict(columns), "data": dict(data)}

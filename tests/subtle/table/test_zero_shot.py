@@ -17,6 +17,7 @@ from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
 from subtle.run.data import with_split
 from subtle.table import costs, zero_shot
+from subtle.table.embedding import Embedder
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import compose_queries
 from subtle.table.rows import read_rows
@@ -114,7 +115,7 @@ def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, opt
     encoder, work = load_encoder(factored_retriever), Work(num_workers=0)
     benchmark = Benchmark.load(with_split(ZeroShotConfig(**options)))
     rows = benchmark.rows[:3]
-    made = compose_queries("average", encoder, rows, benchmark.clips.values(), tmp_path, work=work)
+    made = compose_queries("average", Embedder(encoder, tmp_path, work), rows, benchmark.clips.values())
     clips = [benchmark.clips[row["query_clip_id"]] for row in rows]
     frames = dict(read_clips(clips, encoder.num_frames, {}, work))
     with torch.inference_mode():
