@@ -8,6 +8,8 @@ into captions. It knows the answer, so such a row is an upper bound; it is calle
 video-language model's.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,6 +119,11 @@ def captions_for(
     if captions is None:
         return describe_clips(clip for clip in clips if clip["clip_id"] in asked)
     return captions_in(captions, sorted(asked), "clip_id", "caption")
+
+
+def texts_digest(texts: Mapping[str, str]) -> str:
+    """What tells these texts, by id, from others."""
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def check_share(found: Captions, flag: str) -> None:

@@ -10,8 +10,6 @@ made the latter was not released; here it is what the model gives, before traini
 its description. They have a third one, of the description alone, which was not released either and is left out.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +43,7 @@ from subtle.run.shared_config import (
     TrainingRunConfig,
 )
 from subtle.run.training import TrainingRun, epoch_batches
+from subtle.table.caption_texts import texts_digest
 from subtle.table.embedding import Embedder
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
@@ -194,8 +193,7 @@ class CrossAttentionTraining(TrainingRun):
 
     def identity(self) -> dict[str, Any]:
         """The weights and the descriptions count, not only where they are."""
-        said = json.dumps(self.descriptions, sort_keys=True).encode()
-        descriptions = {"descriptions": hashlib.sha256(said).hexdigest()[:16]} if self.descriptions else {}
+        descriptions = {"descriptions": texts_digest(self.descriptions)} if self.descriptions else {}
         return super().identity() | {"encoder": self.fingerprint} | descriptions
 
     def count_steps(self) -> int:

@@ -1,7 +1,5 @@
 """Describe the target of each composed query, retrieve by the description, re-rank the first clips (as for CoVR-R)."""
 
-import hashlib
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +24,7 @@ from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
-from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share
+from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share, texts_digest
 from subtle.table.embedding import Embedder
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, to_score
@@ -49,7 +47,8 @@ class Pipeline:
     """One run: description, retrieval, re-ranking."""
 
     def __init__(self, config: DescribeAndRerankConfig) -> None:
-        check_models(config)
+        for folder in filter(None, (config.encoder, config.matcher)):  # before anything is asked and paid
+            check_model_folder(folder, *ENCODER_FILES)
         self.config = config = with_split(config)
         self.output_dir = Path(config.output_dir)
         benchmark = Benchmark.load(config).drawn(config.max_queries, config.seed)
@@ -123,7 +122,6 @@ class Pipeline:
         config = self.config
         check_share(described, "--model or --rewritten")
         self.device = make_accelerator(config.device, self.output_dir).device
-        check_model_folder(config.encoder, *ENCODER_FILES)
         encoder = load_encoder(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
         work = Work(config.batch_size, config.shard_size, config.num_workers)
         embedder = Embedder(encoder, self.output_dir / "embeddings", work)
@@ -194,8 +192,9 @@ class Pipeline:
     def run(self) -> int:
         """Describe, retrieve, re-rank, measure; the exit status."""
         described = self.describe()
-        if not self.build.incomplete:
-            self.check_earlier_rows(described)
+        for name in self.names if not self.build.incomplete else ():
+            # Rows of other options are refused before anything more is paid.
+            is_done(self.output_dir, name, self.row_config(described, is_reranked=name == RERANKED))
         ranked: Ranked | None = None
         reranked: list[tuple[list[str], list[float | None]]] = []
         columns = {"descriptions": described.source, "encoder": short_name(self.config.encoder)}
@@ -213,15 +212,6 @@ class Pipeline:
         if ranked:
             self.write_predictions(ranked, reranked, described)
         return self.finish()
-
-    def check_earlier_rows(self, described: Captions) -> None:
-        """Refuse an output folder with rows of other options, before anything more is paid.
-
-        Raises:
-            ValueError: it has some.
-        """
-        for name in self.names:
-            is_done(self.output_dir, name, self.row_config(described, is_reranked=name == RERANKED))
 
     @property
     def names(self) -> list[str]:
@@ -275,8 +265,7 @@ class Pipeline:
         if is_reranked:
             names += ["shortlist", "num_frames", "max_side", "temperature"]
         made = {name: getattr(self.config, name) for name in names}
-        texts = json.dumps(described.texts, sort_keys=True).encode()
-        made |= {"descriptions": described.source, "descriptions_digest": hashlib.sha256(texts).hexdigest()[:16]}
+        made |= {"descriptions": described.source, "descriptions_digest": texts_digest(described.texts)}
         made["data"] = self.benchmark.data("")["fingerprint"]
         return made | ({"reranker": self.reranker} if is_reranked else {})
 
@@ -325,17 +314,6 @@ class Pipeline:
         made: dict[str, Any] = {"config": self.config, "seed": self.config.seed}
         status = finish_table(self.output_dir, found, self.names, TITLE, **made)
         return int(bool(status or self.incomplete))
-
-
-def check_models(config: DescribeAndRerankConfig) -> None:
-    """Refuse folders without a model before anything is asked and paid.
-
-    Raises:
-        SystemExit: one of them holds none.
-    """
-    for folder in (config.encoder, config.matcher):
-        if folder and not (Path(folder) / "modules.json").is_file():  # of sentence-transformers
-            check_model_folder(folder)
 
 
 def ids_of(pair: Pair) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from subtle.run.data import load_split, with_split
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.over_seeds import summarize
 from subtle.run.shared_config import DataConfig
-from subtle.table.caption_texts import Captions, captions_in, describe_clips
+from subtle.table.caption_texts import Captions, captions_in, describe_clips, texts_digest
 from subtle.table.costs import PASSES, Cost, Forward, Machine
 from subtle.table.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
 from subtle.table.options import FinetuneConfig
@@ -36,7 +36,8 @@ RunConfig = Stage2Config | CrossAttentionConfig
 def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
     """How a row is trained with one seed; a random model is still called `random`."""
     root = Path(config.output_dir)
-    changes: dict[str, Any] = {"seed": seed, "output_dir": str(root / "runs" / slug(row.name) / f"seed-{seed}")}
+    folder = root / "runs" / slug(row.name) / digest_of_captions(row, config)
+    changes: dict[str, Any] = {"seed": seed, "output_dir": str(folder / f"seed-{seed}")}
     name = str(getattr(config, row.source))
     if row.fusion == "CA":
         shared: dict[str, Any] = {
@@ -59,6 +60,11 @@ def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfi
     if row.source == "clip_model" and AutoConfig.from_pretrained(name).model_type == "clip":
         changes["vision_model_class"] = "CLIPVisionModelWithProjection"
     return replace(base, **changes)
+
+
+def digest_of_captions(row: FineTunedRow, config: FinetuneConfig) -> str:
+    """Of the file of captions that a row reads; empty for the others."""
+    return texts_digest(descriptions_of(config).texts) if row.enriched and config.captions else ""
 
 
 def width_of(name: str) -> int:
@@ -176,6 +182,7 @@ class Table3(Table[FineTunedRow]):
             "seeds": config.seeds,
             "split": config.split,
             "captions": config.captions if row.enriched else None,
+            **({"captions_digest": digest} if (digest := digest_of_captions(row, config)) else {}),
         }
 
     def columns(self, row: FineTunedRow) -> dict[str, Any]:

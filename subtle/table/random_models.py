@@ -40,14 +40,13 @@ def random_model(kind: str, folder: Path, like: str) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "config.json").is_file():
-            state = torch.get_rng_state()
-            torch.manual_seed(0)
-            model, processor = {"blip": make_blip, "blip-2": make_blip2}[kind](like)
-            spread(model)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                model, processor = {"blip": make_blip, "blip-2": make_blip2}[kind](like)
+                spread(model)
             with replacing(folder) as unfinished:
                 model.eval().save_pretrained(unfinished)
                 processor.save_pretrained(unfinished)
-            torch.set_rng_state(state)
     return str(folder)
 
 

@@ -1,8 +1,6 @@
 """Measure models that were not trained on the dataset: TF-CoVR's Table 2, and any further model."""
 
 import gc
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
-from subtle.table.caption_texts import Captions, captions_for, check_share
+from subtle.table.caption_texts import Captions, captions_for, check_share, texts_digest
 from subtle.table.costs import Cost, Forward, Machine
 from subtle.table.embedding import Embedder, clips_of
 from subtle.table.options import ZeroShotConfig
@@ -223,8 +221,7 @@ class Table2(Table[ZeroShotRow]):
             is_done(self.output_dir, row.name, {})  # an earlier measurement was of other captions
             raise
         if extra is not None:
-            texts = json.dumps(extra.texts, sort_keys=True).encode()
-            made |= {"captions": extra.source, "captions_digest": hashlib.sha256(texts).hexdigest()[:16]}
+            made |= {"captions": extra.source, "captions_digest": texts_digest(extra.texts)}
         return made
 
     def finish(self, found: Mapping[str, Row]) -> int:

@@ -193,7 +193,7 @@ class PairFrames(Dataset[tuple[Batch, str]]):
 
     Args:
         rows: The clips.
-        texts: The texts.
+        texts: In their order.
         processor: The model's.
         config: With `spread` and `query`.
     """

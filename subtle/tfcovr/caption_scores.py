@@ -37,11 +37,7 @@ def tallies(rows: Iterable[Scored]) -> dict[Sport, CaptionTally]:
 
 
 def baselines(labels: Iterable[Label]) -> dict[str, dict[Sport, CaptionTally]]:
-    """What saying the most frequent value of each attribute, and a random clip's label caption, would score.
-
-    Args:
-        labels: Of the clips that were scored, one for each.
-    """
+    """What saying the most frequent value of each attribute, and a random scored clip's label caption, would score."""
     of_sport: dict[Sport, list[Label]] = {}
     for label in labels:
         of_sport.setdefault(sport_of(label), []).append(label)

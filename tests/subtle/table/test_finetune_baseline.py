@@ -17,6 +17,7 @@ from subtle.run.checkpoints import Checkpoints
 from subtle.table import cross_attention, finetune_baseline
 from subtle.table.finetune_baseline import run_config
 from subtle.table.options import FinetuneConfig
+from subtle.table.rows import changes
 from subtle.table.table import main
 from subtle.tfcovr.finetuned_rows import ROWS
 
@@ -161,6 +162,17 @@ def test_a_clip_without_description_is_left_out_of_ecde_and_counted(shared, tmp_
     assert details["captions"]["unusable"] == {"not in the file": 1}
     coverage = results_of(run.output_dir)["coverage"]["train"]
     assert coverage["usable"] < coverage["triplets"]
+
+
+def test_other_captions_of_the_same_name_make_another_training(shared, tmp_path):
+    captions, made = tmp_path / "captions.csv", []
+    for text in ("it turns", "it spins"):
+        captions.write_text(f"clip_id,caption\ntest-red-0,{text}\n")
+        config = replace(shared, captions=str(captions))
+        made.append((run_config(ECDE, config, 0).output_dir, finetune_baseline.Table3(config).settings(ECDE)))
+    (one, settings), (other, other_settings) = made
+    assert one != other
+    assert changes(settings, other_settings) == ["captions_digest"]
 
 
 def test_a_dry_run_loads_nothing_and_names_every_row(shared, tmp_path, capsys):
