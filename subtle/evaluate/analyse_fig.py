@@ -201,7 +201,7 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     console.print(f"total S {total:.2f}; R counts each answer")
     if left_out:
         console.print(f"left out: {left_out} of {len(kinds)} items, with fewer than {LEAST_ANSWERS} answers")
-    rows = {kind: asdict(result) for kind, result in results.items()}
+    rows: dict[str, Any] = {kind: asdict(result) for kind, result in results.items()}
     rows |= {"total_accuracy": total, "items_left_out": left_out}
     write_results(folder, rows, config=config, seed=config.seed)
     return rows

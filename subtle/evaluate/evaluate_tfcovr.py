@@ -148,6 +148,11 @@ def trained(config: Stage2Config, made_as: EmbedConfig, folder_flag: str = "--ru
     return Prepared(model, processor, made_as, config.query, config.query_frames)
 
 
+def standard(config: Any) -> EvaluateConfig:
+    """What tables are measured by: the standard protocol on the data and the split of their configuration."""
+    return EvaluateConfig(**{name: getattr(config, name) for name in ("split", *DataConfig.__dataclass_fields__)})
+
+
 def evaluate(
     ready: Prepared,
     config: EvaluateConfig,

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from accelerate import Accelerator
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.checkpoints import open_whole
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
+from hf_models.moments.ranking import encode_split, rank_encoded, write_submission
 from subtle.evaluate.options import EvaluateVCMRConfig
 from subtle.fig.data import load_moments, read_rows
 from subtle.fig.harder_searches import measure_without_moment, show_figures
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.options import adopt, given_in, override, parse_config
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import open_dataset, with_split
 from subtle.run.intervals import Interval, interval_of_mean
 from subtle.run.model_folders import check_model_folder
@@ -110,7 +109,8 @@ def evaluate(
     calibration: MomentSplit | None = None,
 ) -> Evaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
-    encoded = encode(model, config, split)
+    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
+    encoded = encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
     rankings = rank_encoded(model, split, encoded, memory_megabytes=config.memory_megabytes)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
@@ -120,12 +120,6 @@ def evaluate(
     without_nms, metrics = measure(rankings, split), measure(kept, split)
     per_query, videos = measure.per_query, split.targets.tolist()
     return Evaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
-
-
-def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
-    """The split's videos and queries, encoded."""
-    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
-    return encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
 
 
 def open_split(
@@ -175,7 +169,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
                 several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
-    return finish(config, evaluations, measure, make_accelerator(config.device, output_dir))
+    return finish(config, evaluations, measure) if processes().is_main_process else {}
 
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
@@ -270,14 +264,9 @@ def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
 
 
 def finish(
-    config: EvaluateVCMRConfig,
-    evaluations: dict[str, list[Evaluation]],
-    measure: MomentRetrievalMeasure,
-    accelerator: Accelerator,
+    config: EvaluateVCMRConfig, evaluations: dict[str, list[Evaluation]], measure: MomentRetrievalMeasure
 ) -> dict[str, dict[str, float]]:
-    """Write and show the table, in the main process."""
-    if not accelerator.is_main_process:
-        return {}
+    """Write and show the table."""
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     intervals = intervals_of(evaluations)
     extra = {}

@@ -56,7 +56,7 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
         ]
         measured = comprehensive_accuracy(contrasts, self.disruptions)
         own = {name.replace("/", "_"): value for name, value in measured.items() if name != "signature"}
-        return scores | own | {"coverage_rows": self.coverage}
+        return scores | own | self.coverage
 
 
 def contrast_metadata(name: str, description: str, date: tuple[str, str]) -> Any:

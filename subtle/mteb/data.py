@@ -34,6 +34,7 @@ class OnOurData(AbsTask):
     """
 
     DATASET: str
+    coverage: dict[str, float]
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class OnOurData(AbsTask):
                 f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
                 "folder of videos with video_dir"
             )
-        self.coverage = len(kept) / len(rows)
+        self.coverage = {"coverage_rows": len(kept) / len(rows)}
 
     def set_data(self, data: Any, described: Iterable[Any]) -> None:
         """Take what was loaded, and its hash as the revision of the dataset."""

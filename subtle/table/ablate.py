@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from hf_models.encoders import Estimate
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, trained, write_table
-from subtle.evaluate.options import EvaluateConfig
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
@@ -138,8 +137,7 @@ class Ablation(Table[Run]):
         config = self.config
         folder, precision = self.output_dir, config.mixed_precision
         self.device = make_accelerator(config.device, folder, mixed_precision=precision).device
-        shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
-        self.protocol = EvaluateConfig(**shared, split=config.split)
+        self.protocol = standard(config)
         self.score = ComposedRetrievalMeasure()
         clips = load_split(config, config.split, clips=True)
         queries, gallery = load_split(config, config.split), gallery_ids(self.protocol)

@@ -8,8 +8,7 @@ from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, trained
-from subtle.evaluate.options import EvaluateConfig
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
@@ -36,8 +35,8 @@ RunConfig = Stage2Config | CrossAttentionConfig
 def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
     """How a row is trained with one seed; a random model is still called `random`."""
     root = Path(config.output_dir)
-    folder = root / "runs" / slug(row.name) / digest_of_captions(row, config)
-    changes: dict[str, Any] = {"seed": seed, "output_dir": str(folder / f"seed-{seed}")}
+    runs = root / "runs" / slug(row.name) / digest_of_captions(row, config)
+    changes: dict[str, Any] = {"seed": seed, "output_dir": str(runs / f"seed-{seed}")}
     name = str(getattr(config, row.source))
     if row.fusion == "CA":
         shared: dict[str, Any] = {
@@ -100,10 +99,7 @@ def needs_stage1(config: FinetuneConfig) -> bool:
 
 
 def make_stage1(config: FinetuneConfig) -> None:
-    """Train the video encoder of TF-CoVR-Base where it is missing."""
     folder = Path(config.vision_model)
-    if not needs_stage1(config):
-        return
     if folder.name != "model":
         raise ValueError(f"{folder} is not a model folder, and stage1.py writes to RUN/model; name such a folder")
     training = stage1_config(config)
@@ -136,13 +132,11 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
 
 def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str, float], dict[str, Any]]:
     """Train one run of a row with stored embeddings, if it is not, and measure it; metrics and details."""
-    if run.vision_model == config.vision_model:
+    if run.vision_model == config.vision_model and needs_stage1(config):
         make_stage1(config)
     ready = trained(run, embed_config(run, run.embeddings), "--output_dir")
-    data = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
-    measured_on = EvaluateConfig(**data, split=config.split)
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
-    found = evaluate(ready, measured_on, device, ComposedRetrievalMeasure())
+    found = evaluate(ready, standard(config), device, ComposedRetrievalMeasure())
     return found.metrics, {"coverage": found.coverage, "signature": found.signature}
 
 
