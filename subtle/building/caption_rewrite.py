@@ -44,7 +44,6 @@ def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Cli
 
 
 def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
-    """The rewritten captions, each with its score."""
     assert config.split is not None  # `with_split` filled it
     clips = clips_of(config, config.split)
     labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}

@@ -81,7 +81,6 @@ def main(config: CaptionWriteConfig) -> int:
 
 
 def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
-    """Score tables of captions side by side."""
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)

@@ -87,7 +87,6 @@ def compare(data: DatasetDict, kinds: pl.DataFrame, tables: dict[str, Any], conf
 
 
 def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
-    """Print Tables 1 and 2."""
     console = Screen()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
@@ -187,7 +186,7 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 
 
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
-    """Table 3 from the exported answers."""
+    """Table 3."""
     folder = Path(str(config.answers))
     kinds, files = read_answers(folder)
     results, total = aggregate(kinds, files)

@@ -192,7 +192,6 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
 
 
 def show_results(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
-    """Print the table, with coverage and protocol."""
     cells = [[name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS)] for name, values in results.items()]
     show(["system", *(f"mAP@{k}" for k in CUTOFFS)], cells, "Composed retrieval, %")
     print(

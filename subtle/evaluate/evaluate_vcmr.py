@@ -266,7 +266,6 @@ def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
 def finish(
     config: EvaluateVCMRConfig, evaluations: dict[str, list[Evaluation]], measure: MomentRetrievalMeasure
 ) -> dict[str, dict[str, float]]:
-    """Write and show the table."""
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     intervals = intervals_of(evaluations)
     extra = {}
@@ -331,7 +330,6 @@ def show_recall(
     coverage: Mapping[str, Any],
     signature: str,
 ) -> None:
-    """Print the table, with coverage and protocol."""
     head = [f"R@{k} IoU {iou}" for iou in RECALL_IOU for k in RECALL_AT]
     cells = []
     for name, values in results.items():

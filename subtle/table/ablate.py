@@ -205,7 +205,8 @@ class Ablation(Table[Run]):
             variation = row.variation.name
             base = row.stage1.base if row.stage1 else row.stage2.vision_model
             for model in ([] if is_imported(row) else [base]) + [row.stage2.text_model]:
-                forwards.setdefault(model, Forward.of(model, None))
+                if model not in forwards:
+                    forwards[model] = Forward.of(model, None)
                 models.setdefault(variation, {})[model] = forwards[model].estimate
             frame = 0.0 if is_imported(row) else forwards[base].frame
             for *step, is_done, hours in steps_of(row, frame, machine, sizes, num_triplets):

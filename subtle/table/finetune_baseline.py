@@ -143,7 +143,6 @@ def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str,
 def measure_cross_attention(
     run: CrossAttentionConfig, config: FinetuneConfig
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """The same for a row with cross attention."""
     captions = descriptions_of(config) if run.enriched else None
     texts = captions.texts if captions else None
     if not is_trained(run, "--output_dir"):

@@ -213,7 +213,6 @@ def check_same(one: Row, other: Row) -> None:
 
 
 def check_data(rows: Sequence[Row]) -> None:
-    """Raise where rows were measured on different data."""
     for row in rows[1:]:
         first = rows[0]
         for name in sorted(first.data | row.data):

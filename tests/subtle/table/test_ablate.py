@@ -289,7 +289,10 @@ def test_another_text_encoder_does_not_encode_the_clips_again(config, tiny, embe
 def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, trainings, monkeypatch):
     config.dry_run = True
     monkeypatch.setattr(costs, "flops_per_second", lambda _: 1e12)
+    read, read_config = [], costs.read_config
+    monkeypatch.setattr(costs, "read_config", lambda model, **kw: (read.append(model), read_config(model, **kw))[1])
     assert main(config) == 0
+    assert len(read) == len(set(read)) == 2  # once for each model, which may be on the Hub
     shown = capsys.readouterr().out
     assert shown.count("stage 2: 2") == 2
     assert "at 1 TFLOPS; a rule of thumb" in shown
