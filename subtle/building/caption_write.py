@@ -75,20 +75,12 @@ def main(config: CaptionWriteConfig) -> int:
     if config.captions:
         return score_tables(build, config, clips)
     found = ask(build, config, clips)
-    build.show()
-    if config.dry_run:
-        return 0
-    if build.keeps_earlier():
-        return 1
-    name = config.model or LABEL_CAPTIONS
-    systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
+    title = f"{config.dataset_config}, {config.split}"
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
-    text = report(systems, {name: found}, number=config.examples, title=f"{config.dataset_config}, {config.split}")
-    return write_scored(build, name, found, systems, text, file="captions.parquet", columns=COLUMNS, coverage=coverage)
+    return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
 
 
 def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
-    """Score tables of captions side by side."""
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)

@@ -73,10 +73,9 @@ class EmbeddingSource:
     ) -> "EmbeddingSource":
         """Load the folder of `config`, which `make` fills if needed; embeddings of other encoders are refused.
 
-        With `query_frames` the clips of queries come from a folder beside it, `FOLDER-N-frames`, made likewise.
+        With `query_frames` the clips of queries come from a folder beside it, `FOLDER-N-frames`, made likewise; clips
+        that are in both count.
         """
-        if query_frames is not None:
-            return cls.with_query_frames(config, model, processor, device, make=make, query_frames=query_frames)
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
             make(config)
@@ -86,25 +85,12 @@ class EmbeddingSource:
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py clips`") from error
         video = video.to(device)
-        return cls(index_of(clips), index_of(texts), video, text.to(device), video)
-
-    @classmethod
-    def with_query_frames(
-        cls,
-        config: EmbedConfig,
-        model: TFCoVRForComposedRetrieval,
-        processor: TFCoVRProcessor,
-        device: torch.device,
-        *,
-        make: Callable[[EmbedConfig], Any],
-        query_frames: int,
-    ) -> "EmbeddingSource":
-        """Targets from the folder of `config`, queries from one with this many frames; clips that are in both."""
-        targets = cls.open(config, model, processor, device, make=make)
+        targets = cls(index_of(clips), index_of(texts), video, text.to(device), video)
+        if query_frames is None:
+            return targets
         fewer = copy.deepcopy(processor)
         fewer.video_processor.num_frames = query_frames
-        folder = f"{config.output_dir}-{query_frames}-frames"
-        own = replace(config, num_frames=query_frames, output_dir=folder)
+        own = replace(config, num_frames=query_frames, output_dir=f"{config.output_dir}-{query_frames}-frames")
         queries = cls.open(own, model, fewer, device, make=make)
         both = [clip for clip in targets.clips if clip in queries.clips]
         rows, own_rows = ([source.clips[clip] for clip in both] for source in (targets, queries))
@@ -207,7 +193,7 @@ class PairFrames(Dataset[tuple[Batch, str]]):
 
     Args:
         rows: The clips.
-        texts: The texts.
+        texts: In their order.
         processor: The model's.
         config: With `spread` and `query`.
     """

@@ -71,13 +71,7 @@ def scored(text: str, label: Label | None) -> Scored:
 
 
 def write_table(path: Path, rows: Iterable[Mapping[str, Any]], texts: Sequence[str]) -> None:
-    """Write scored rows as Parquet: columns of text, and those of the score.
-
-    Args:
-        path: The file.
-        rows: A `Label` under `label` becomes its id.
-        texts: Names of the columns of text, in their order.
-    """
+    """Write scored rows as Parquet: the named columns of text, where a `Label` is its id, and those of the score."""
     schema = pa.schema([*((name, TEXT) for name in texts), *SCORE_COLUMNS.items()])
     plain = [{**row, "label": row["label"] and row["label"].label_id} for row in rows]
     pq.write_table(pa.Table.from_pylist(plain, schema=schema), path)
