@@ -207,10 +207,11 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
                 "model that stage1.py wrote, or a FactoredCoVR"
             )
         known = list(found.id2label.values())[: getattr(found, "num_trained_labels", None)]
-        texts = dict(label_texts or zip(known, known, strict=True))
-        if unknown := [label for label in texts if label not in known]:
+        given = dict(label_texts or zip(known, known, strict=True))
+        texts = {label: given[label] for label in known if label in given}
+        if unknown := sorted(given.keys() - texts.keys()):
             raise ValueError(
-                f"{vision_model_name_or_path} has no class for {len(unknown)} of {len(texts)} labels, such as "
+                f"{vision_model_name_or_path} has no class for {len(unknown)} of {len(given)} labels, such as "
                 f"{unknown[0]!r}; train stage 1 on clips of these labels, too"
             )
         places = [known.index(label) for label in texts]
