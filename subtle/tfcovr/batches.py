@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, default_collate
 
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
-from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frame_size_of
 from hf_models.retrieval import encode
@@ -84,6 +84,10 @@ class EmbeddingSource:
             (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py clips`") from error
+        if isinstance(model, FactoredCoVRForComposedRetrieval):
+            finder = model.word_finder
+            tokens = processor(text=texts, return_tensors="pt")["input_ids"]
+            text = torch.cat([text, finder(tokens.to(finder.token_ids.device)).to(text)], -1)
         video = video.to(device)
         targets = cls(index_of(clips), index_of(texts), video, text.to(device), video)
         if query_frames is None:
