@@ -129,7 +129,7 @@ print(query @ gallery.T)
 FACTORED = replace(
     TFCOVR,
     about="Composed video retrieval in the space of labels: finds the clip whose label is that which a clip and a "
-    "sentence of what to change in it ask for.",
+    "sentence of what to change in it ask for, also a label without training clips whose words others have.",
     tags=("factored-covr", "composed-video-retrieval"),
 )
 HEAD = ModelKind(
