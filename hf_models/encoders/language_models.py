@@ -5,7 +5,7 @@ that an embedding does not depend on its batch.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -166,13 +166,21 @@ class LanguageModelEncoder(Encoder):
 
     def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
         """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
-        rows = []
-        for first in range(0, len(prompts), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            flat = [image for each in images[part] for image in each]
-            options = {"images": flat, "images_kwargs": self.image_options} if flat else {}
-            rows.append(self.last_token(self.processor(text=prompts[part], **options, **PADDED)))
-        return torch.cat(rows)
+        return self.in_turn(self.read_images, prompts, images)
+
+    def in_turn(
+        self, read: Callable[[list[str], Sequence[Any]], Tensor], prompts: list[str], shown: Sequence[Any]
+    ) -> Tensor:
+        """Rows of prompts, each with what it shows, of which the model reads `prompts_at_once` at a time."""
+        starts = range(0, len(prompts), self.prompts_at_once)
+        parts = [slice(start, start + self.prompts_at_once) for start in starts]
+        return torch.cat([read(prompts[part], shown[part]) for part in parts])
+
+    def read_images(self, prompts: list[str], images: Sequence[list[Tensor]]) -> Tensor:
+        """`read` of as many prompts as the model reads at a time."""
+        flat = [image for each in images for image in each]
+        options = {"images": flat, "images_kwargs": self.image_options} if flat else {}
+        return self.last_token(self.processor(text=prompts, **options, **PADDED))
 
     def last_token(self, inputs: Any) -> Tensor:
         """Unit-norm `(N, D)`: the output at the last token of each prompt; of several layers `(N, layers, D)`."""
@@ -279,22 +287,19 @@ class MMEmbedEncoder(LanguageModelEncoder):
         query = f"Instruct: {self.instruction}\nQuery: " if marks and text is not None else ""
         return query + (f"{marks}\n" if marks else "") + (text or "")
 
-    def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
-        """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
-        rows = []
-        for first in range(0, len(prompts), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            ids = [self.token_ids(prompt) for prompt in prompts[part]]
-            skipped = [self.count_instruction(prompt) for prompt in prompts[part]]
-            place = torch.arange(max(map(len, ids)))
-            given = torch.tensor([[*each, *[0] * (len(place) - len(each))] for each in ids])
-            mask = (place < torch.tensor([[len(each)] for each in ids])).long()
-            pool_mask = mask * (place >= torch.tensor([[count] for count in skipped]))
-            inputs = {"input_ids": given, "attention_mask": mask, "pool_mask": pool_mask}
-            if flat := [image for each in images[part] for image in each]:  # of each, the view of the whole
-                inputs["pixel_values"] = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"][:, 0]
-            rows.append(self.model(**{name: self.on_device(value) for name, value in inputs.items()}).float())
-        return torch.cat(rows)
+    def read_images(self, prompts: list[str], images: Sequence[list[Tensor]]) -> Tensor:
+        """`read` of as many prompts as the model reads at a time."""
+        ids = [self.token_ids(prompt) for prompt in prompts]
+        skipped = [self.count_instruction(prompt) for prompt in prompts]
+        place = torch.arange(max(map(len, ids)))
+        given = torch.tensor([[*each, *[0] * (len(place) - len(each))] for each in ids])
+        mask = (place < torch.tensor([[len(each)] for each in ids])).long()
+        pool_mask = mask * (place >= torch.tensor([[count] for count in skipped]))
+        inputs = {"input_ids": given, "attention_mask": mask, "pool_mask": pool_mask}
+        if flat := [image for each in images for image in each]:  # of each, the view of the whole
+            inputs["pixel_values"] = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"][:, 0]
+        rows: Tensor = self.model(**{name: self.on_device(value) for name, value in inputs.items()})
+        return rows.float()
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a prompt, each image as long as it is, with the token of the end."""
@@ -337,15 +342,13 @@ class Qwen3VLEncoder(LanguageModelEncoder):
         check_videos(frames)
         if not self.one_prompt or any(len(video) == 1 for video in frames):
             return super().embed(frames, texts)
-        rows = []
-        for first in range(0, len(frames), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            prompts = [self.prompt(QWEN_VIDEO, text) for text in texts[part]]
-            times = [
-                VideoMetadata(total_num_frames=len(video), fps=1.0, frames_indices=list(range(len(video))))
-                for video in frames[part]
-            ]
-            options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
-            batch = self.processor(text=prompts, videos=list(frames[part]), videos_kwargs=options, **PADDED)
-            rows.append(self.last_token(batch))
-        return torch.cat(rows)
+        return self.in_turn(self.read_videos, [self.prompt(QWEN_VIDEO, text) for text in texts], frames)
+
+    def read_videos(self, prompts: list[str], videos: Sequence[Tensor]) -> Tensor:
+        """Unit-norm embeddings `(N, D)` of prompts, each with its video."""
+        times = [
+            VideoMetadata(total_num_frames=len(video), fps=1.0, frames_indices=list(range(len(video))))
+            for video in videos
+        ]
+        options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
+        return self.last_token(self.processor(text=prompts, videos=list(videos), videos_kwargs=options, **PADDED))

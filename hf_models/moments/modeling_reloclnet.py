@@ -12,17 +12,12 @@ from .layers_moments import (
     CrossAttentionBlock,
     EncodedVideos,
     InputProjection,
-    PositionEmbedding,
-    QueryEncoder,
-    SpanHead,
     best_clips,
-    check_mask,
-    check_sequence,
     clip_scores,
     readable_clips,
 )
 from .losses import frame_contrastive_loss, video_contrastive_loss
-from .modeling_moments import MomentRetrievalModel
+from .modeling_moments import StreamedRetrievalModel
 
 
 class ReLoCLNetStream(nn.Module):
@@ -37,7 +32,7 @@ class ReLoCLNetStream(nn.Module):
         self.deep = AttentionBlock(config)
 
 
-class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
+class ReLoCLNetForMomentRetrieval(StreamedRetrievalModel):
     """Find moments in a corpus with ReLoCLNet (Zhang et al., SIGIR 2021).
 
     With video only the cross-attention to the subtitles becomes self-attention (VERIFIED, section 4.1).
@@ -51,39 +46,12 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
     """
 
     config: ReLoCLNetConfig
+    stream_class = ReLoCLNetStream
+    num_query_layers = 2
 
-    def __init__(self, config: ReLoCLNetConfig) -> None:
-        super().__init__(config)
-        self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=2)
-        self.positions = PositionEmbedding(config.max_video_clips, config)
-        self.video = ReLoCLNetStream(config.video_feature_size, config)
-        if config.subtitle_feature_size is not None:
-            self.subtitle = ReLoCLNetStream(config.subtitle_feature_size, config)
-        self.span_head = SpanHead(config)
-        self.post_init()
-
-    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
-        """Encode queries; see `MomentRetrievalModel.encode_query`."""
-        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
-        check_mask("query_mask", query_mask, "query_features", query_features)
-        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
-        return vectors
-
-    def encode_video(
-        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
-    ) -> EncodedVideos:
-        """Encode videos; see `MomentRetrievalModel.encode_video`."""
-        self._check_streams(video_features, video_mask, subtitle_features)
-        mask = video_mask.bool()
-        streams = [(self.video, video_features)]
-        if subtitle_features is not None:
-            streams.append((self.subtitle, subtitle_features))
-        shallow = [
-            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
-            for stream, features in streams
-        ]
+    def _encode_streams(self, streams: list[ReLoCLNetStream], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
         middle, deep = [], []
-        for index, (stream, _) in enumerate(streams):
+        for index, stream in enumerate(streams):
             other = len(streams) - 1 - index  # itself where it is alone
             crossed = stream.cross(shallow[index], shallow[other], readable_clips(mask, self.config))
             middle.append(stream.middle(crossed, mask))
