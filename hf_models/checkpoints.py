@@ -148,6 +148,7 @@ def open_whole(
     *,
     part: Callable[[Any], nn.Module] = lambda model: model,
     unread: str = "(?!)",
+    cure: str = "it was not saved to its end, or its configuration is of another model: copy it again",
     **options: Any,
 ) -> Any:
     """A model all of whose weights are in its files; transformers would make those that are not at random.
@@ -157,6 +158,7 @@ def open_whole(
         name_or_path: A folder or a name on the Hub.
         part: What of the model is used, as a function of it; the rest may be missing.
         unread: A regular expression of names in that part that may be missing, too.
+        cure: What to say where weights are missing.
         options: Of `from_pretrained`.
 
     Raises:
@@ -164,14 +166,16 @@ def open_whole(
         OSError: There is no such model.
     """
     with opening(name_or_path):
-        model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
+        try:
+            model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
+        except RuntimeError as error:  # weights of other shapes
+            message = f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}"
+            raise ValueError(message) from None
         read = {id(weight) for name, weight in weights_of(part(model)) if not re.search(unread, name)}
         absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
         if lost := sorted(name for name, weight in weights_of(model) if name in absent and id(weight) in read):
-            raise ValueError(
-                f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {', '.join(lost[:3])}; it "
-                "was not saved to its end, or its configuration is of another model: copy it again"
-            )
+            such = ", ".join(lost[:3])
+            raise ValueError(f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {such}; {cure}")
     return model
 
 
@@ -304,6 +308,18 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
             yield from numbers_in(item, name)
     elif isinstance(value, int):
         yield name, value
+
+
+def renamed(name: str, rules: Iterable[tuple[str, str]]) -> str:
+    """The name of a weight after each rule: a regular expression, and what takes the place of what it finds.
+
+    Example:
+        >>> renamed("module.blocks.3.bias", [("^module[.]", ""), ("^blocks[.]", "layers.")])
+        'layers.3.bias'
+    """
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
 
 
 def size_of(weights: dict[str, Tensor], name: str, dimension: int, num_dimensions: int) -> int:

@@ -20,9 +20,8 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
-from hf_models.checkpoints import numbers_in, opening
-from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head, no_report
-from hf_models.encoders.aim import AIMEncoder, adapted_aim, is_aim
+from hf_models.checkpoints import numbers_in, open_whole, opening
+from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_clip_resnet import CLIPResNetConfig
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
@@ -49,7 +48,7 @@ from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.modeling_mmembed import MMEmbedModel
 from hf_models.encoders.protocol import Encoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
-from hf_models.encoders.tfcovr import TFCoVREncoder
+from hf_models.encoders.tfcovr import AIMEncoder, TFCoVREncoder, adapted_aim, is_aim
 
 IMAGE_MODELS = ("clip", "clip_resnet", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS: dict[str, type[Encoder]] = {
@@ -149,8 +148,7 @@ def load_encoder(
             frames = choose_frames(kind, config, num_frames, name_or_path, processor)
         if torch.device(device).type == "cuda":
             check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
-        with opening(name_or_path, checked=True):
-            model = load_whole(name_or_path, kind, config)
+        model = load_whole(name_or_path, kind, config)
     except ImportError as error:  # Perception Encoder's tower is one of timm's
         raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
     head = None if adapter is None else load_head(adapter, name_or_path, kind)
@@ -330,7 +328,7 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
         )
     check_pixels(processor, name_or_path)
     check_patches(processor, config, name_or_path)
-    read = getattr(getattr(config, "qformer_config", None) or config.get_text_config(), "vocab_size", None)
+    read = getattr(kind.text_config(config), "vocab_size", None)
     tokenizer = getattr(processor, "tokenizer", None)
     written = getattr(tokenizer, "vocab_size", 0)  # less added tokens that none reads
     if backend := getattr(tokenizer, "backend_tokenizer", None):
@@ -398,27 +396,20 @@ def try_out(encoder: Any, name_or_path: str) -> None:
             raise ValueError(f"{name_or_path} gives embeddings that are not finite; copy it again")
 
 
-def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
-    """A model all of whose weights are in its files.
+def no_report(record: logging.LogRecord) -> bool:
+    """Whether a message is not transformers' report on loading."""
+    return "LOAD REPORT" not in record.getMessage()
 
-    Raises:
-        ValueError: Some are missing, or of another shape.
-    """
-    model_class = getattr(transformers, kind.model_class)
+
+def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
+    """A model all of whose weights are in its files; see `open_whole`."""
     logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(no_report)  # it warns of a language head that no encoder needs; what is missing is said below
+    logger.addFilter(no_report)  # it warns of a language head that no encoder needs
+    cure = f"it was saved for another task or not to its end. A whole one: {kind.usage.source}"
     try:
-        model, report = model_class.from_pretrained(name_or_path, config=config, output_loading_info=True)
-    except RuntimeError as error:  # weights of other shapes
-        raise ValueError(f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}") from None
+        return open_whole(getattr(transformers, kind.model_class), name_or_path, cure=cure, config=config)
     finally:
         logger.removeFilter(no_report)
-    if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was saved for "
-            f"another task or not to its end. A whole one: {kind.usage.source}"
-        )
-    return model
 
 
 def is_sentence_transformer(name_or_path: str) -> bool:

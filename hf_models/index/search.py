@@ -1,7 +1,6 @@
 """Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
 
 import math
-from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -197,10 +196,5 @@ def is_decided(scores: np.ndarray, limit: int) -> bool:
 def ranked(rows: pa.Table, scores: np.ndarray, limit: int) -> list[dict[str, Any]]:
     """The best rows, equal scores in the order of the videos."""
     found = [row | {"score": float(score)} for row, score in zip(rows.select(COLUMNS).to_pylist(), scores, strict=True)]
-    found.sort(key=lambda row: (-row["score"], *place_of(row)))
+    found.sort(key=lambda row: (-row["score"], *(row[name] for name in ("video", *TIMES, "moment_id"))))
     return found[:limit]
-
-
-def place_of(row: dict[str, Any]) -> Sequence[Any]:
-    """What equal scores are ordered by."""
-    return row["video"], row["start_seconds"], row["end_seconds"], row["moment_id"]

@@ -18,7 +18,7 @@ from typing import Literal, cast
 from torch import Tensor
 
 from hf_models.atomic_files import new_folder
-from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
+from hf_models.checkpoints import load_weights, make_config, read_checkpoint, renamed, size_of
 
 from .configuration_hero import HEROConfig
 from .configuration_reloclnet import ReLoCLNetConfig
@@ -37,11 +37,7 @@ MODELS: dict[
     "hero": HEROForMomentRetrieval,
 }
 HEADS = {("xml", 256): 4, ("reloclnet", 384): 8, ("hero", 768): 12}
-STREAM_LAYERS = {
-    "xml": {"1": "shallow", "2": "deep.0", "3": "deep.1"},
-    "reloclnet": {"1": "shallow", "2": "middle", "3": "deep"},
-}
-RENAMES = (
+SHARED_RENAMES = (
     (r"^module\.", ""),
     (r"^query_pos_embed\.", "query_encoder.positions."),
     (r"^ctx_pos_embed\.", "positions."),
@@ -85,28 +81,23 @@ HERO_RENAMES = (
     (r"^((?:frame_projection|query_encoder)\..*)net\.1\.", r"\1dense."),
     (r"^((?:frame_projection|query_encoder)\..*)LayerNorm\.", r"\1layer_norm."),
 )
+RENAMES: dict[Architecture, tuple[tuple[str, str], ...]] = {
+    "xml": (
+        *SHARED_RENAMES,
+        (r"^(video|subtitle)_encoder1\.", r"\1.shallow."),
+        (r"^(video|subtitle)_encoder2\.", r"\1.deep.0."),
+        (r"^(video|subtitle)_encoder3\.", r"\1.deep.1."),
+    ),
+    "reloclnet": (
+        *SHARED_RENAMES,
+        (r"^(video|subtitle)_encoder1\.", r"\1.shallow."),
+        (r"^(video|subtitle)_encoder2\.", r"\1.middle."),
+        (r"^(video|subtitle)_encoder3\.", r"\1.deep."),
+    ),
+    "hero": HERO_RENAMES,
+}
 PRETRAINING = re.compile(r"v_encoder\.(.*\.)?(pooler|lm_head|mask_embedding|feat_regress|fom_output|pad)(\.|$)")
 """What HERO's checkpoints hold beside: heads of its pretraining tasks."""
-
-
-def rename(name: str, architecture: Architecture) -> str:
-    """Translate the name of a weight of the released code to that in the model here.
-
-    Args:
-        name: In the released code.
-        architecture: "xml", "reloclnet" or "hero".
-
-    Example:
-        >>> rename("sub_encoder2.output.LayerNorm.bias", "reloclnet")
-        'subtitle.middle.layer_norm.bias'
-    """
-    for pattern, replacement in HERO_RENAMES if architecture == "hero" else RENAMES:
-        name = re.sub(pattern, replacement, name)
-    return re.sub(  # of XML and ReLoCLNet
-        r"^(video|subtitle)_encoder([123])\.",
-        lambda match: f"{match[1]}.{STREAM_LAYERS[architecture][match[2]]}.",
-        name,
-    )
 
 
 def infer_hero_config(weights: dict[str, Tensor], num_attention_heads: int | None) -> HEROConfig:
@@ -211,35 +202,21 @@ def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads
     Raises:
         ValueError: If the checkpoint cannot be read, or a weight is missing, too many or of another shape.
     """
-    released = read_checkpoint(checkpoint)
-    if architecture == "hero":
-        weights = {rename(name, "hero"): value for name, value in released.items() if not PRETRAINING.match(name)}
-        sizes = infer_hero_config(weights, num_attention_heads)
-        # Text and frames alike have the type 1 of two, and there are more places in time than for frames.
-        for name, rows in (
-            ("cross_modal.embeddings.token_type_embeddings.weight", slice(1, 2)),
-            ("positions.embedding.weight", slice(sizes.max_video_clips)),
-        ):
-            size_of(weights, name, 0, 2)  # refuses what is no table
-            weights[name] = weights[name][rows]
-        return load_weights(HEROForMomentRetrieval, sizes, weights)
-    weights = {rename(name, architecture): value for name, value in released.items()}
-    config = infer_config(weights, architecture, num_attention_heads)
-    return load_weights(MODELS[architecture], config, weights)
-
-
-def save(model: Model, output_dir: Path) -> None:
-    """Write a model into a new folder, which appears complete or not at all.
-
-    Args:
-        model: To save.
-        output_dir: Must not exist, or be empty.
-
-    Raises:
-        ValueError: If something is there.
-    """
-    with new_folder(output_dir) as scratch:
-        model.save_pretrained(scratch)
+    given, renames = read_checkpoint(checkpoint), RENAMES[architecture]
+    if architecture != "hero":
+        weights = {renamed(name, renames): value for name, value in given.items()}
+        config = infer_config(weights, architecture, num_attention_heads)
+        return load_weights(MODELS[architecture], config, weights)
+    weights = {renamed(name, renames): value for name, value in given.items() if not PRETRAINING.match(name)}
+    sizes = infer_hero_config(weights, num_attention_heads)
+    # Text and frames alike have the type 1 of two, and there are more places in time than for frames.
+    for name, rows in (
+        ("cross_modal.embeddings.token_type_embeddings.weight", slice(1, 2)),
+        ("positions.embedding.weight", slice(sizes.max_video_clips)),
+    ):
+        size_of(weights, name, 0, 2)  # refuses what is no table
+        weights[name] = weights[name][rows]
+    return load_weights(HEROForMomentRetrieval, sizes, weights)
 
 
 def main() -> None:
@@ -252,7 +229,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         model = convert(arguments.checkpoint, arguments.arch, num_attention_heads=arguments.num_attention_heads)
-        save(model, arguments.output_dir)
+        with new_folder(arguments.output_dir) as scratch:
+            model.save_pretrained(scratch)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     config = model.config
