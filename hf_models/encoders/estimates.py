@@ -16,6 +16,8 @@ CONTEXT_BYTES = 600 << 20
 TOKENS_OF_IMAGE = {"qwen2_vl": 1280, "qwen3_vl": 768, "llava_next": 2928, "mm_embed": 577}
 """The most tokens that a language model reads for one image."""
 TOKENS_OF_TEXT = 77
+PROMPTS_AT_ONCE = 8
+"""That a language model reads together."""
 CURE = "take a smaller model, a larger GPU, fewer frames, or device 'cpu'"
 STATES_OF_LAYER = 8
 """Activations of a layer that are alive at once, in units of its hidden size: a rule of thumb, not measured."""
@@ -44,20 +46,19 @@ class Estimate:
         return f"{self.parameters / 1e6:,.0f}M parameters, {gigabytes}"
 
 
-def estimate_model(config: Any, model_class: str, num_frames: int, prompts_at_once: int = 8) -> Estimate:
+def estimate_model(config: Any, model_class: str, num_frames: int) -> Estimate:
     """Estimate from a configuration; no weight is read or allocated.
 
     Args:
         config: Of transformers.
         model_class: The class of transformers that the encoder loads.
         num_frames: Frames of a video.
-        prompts_at_once: Of a multimodal language model, how many prompts it reads at a time.
     """
     loaded = count_parameters(config, model_class)
     stored = next((name for name in getattr(config, "architectures", None) or () if hasattr(transformers, name)), None)
     downloaded = loaded if stored in {None, model_class} else count_parameters(config, str(stored))
     size = torch.empty(0, dtype=dtype_of(config)).element_size()
-    activations = activation_bytes(config, num_frames, prompts_at_once, size)
+    activations = activation_bytes(config, num_frames, size)
     return Estimate(loaded, max(loaded, downloaded) * size, loaded * size + activations + CONTEXT_BYTES)
 
 
@@ -78,10 +79,10 @@ def dtype_of(config: Any) -> torch.dtype:
     return torch.float32
 
 
-def activation_bytes(config: Any, num_frames: int, prompts_at_once: int, size: int) -> int:
+def activation_bytes(config: Any, num_frames: int, size: int) -> int:
     """Memory of pixels and of the largest layer's activations for one video; a rule of thumb, not measured."""
     image_tokens = TOKENS_OF_IMAGE.get(config.model_type)
-    images = num_frames if image_tokens is None else min(num_frames, prompts_at_once)
+    images = num_frames if image_tokens is None else min(num_frames, PROMPTS_AT_ONCE)
     widest = 0
     for part in (config, *parts_of(config)):
         hidden = getattr(part, "hidden_size", None) or getattr(part, "embed_dim", None)

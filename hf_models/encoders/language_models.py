@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers.video_utils import VideoMetadata
 
+from hf_models.encoders.estimates import PROMPTS_AT_ONCE
 from hf_models.encoders.modeling_layer_head import LayerHead, check_layers
 from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
 from hf_models.fingerprints import weights_fingerprint
@@ -29,7 +30,6 @@ GME_INSTRUCTION = "You are a helpful assistant."
 MM_EMBED_INSTRUCTION = (
     "Retrieve a day-to-day image that aligns with the modification instructions of the provided image."
 )
-PROMPTS_AT_ONCE = 8
 
 
 class LanguageModelEncoder(Encoder):
