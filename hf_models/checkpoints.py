@@ -195,11 +195,7 @@ def not_opened(name_or_path: str | Path, error: BaseException) -> str:
 
 @lru_cache(maxsize=64)
 def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
-    """Compare what a configuration asks for with the shapes in the folder's weights.
-
-    Raises:
-        ValueError: It asks for more.
-    """
+    # What a configuration asks for is compared with the shapes in the folder's weights.
     shapes = _shapes_in(folder)
     if not shapes:
         return
@@ -234,11 +230,7 @@ def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None
 
 
 def _check_adapter(folder: Path) -> None:
-    """Compare the numbers of an adapter's configuration with the shapes of its weights: PEFT makes it before it reads.
-
-    Raises:
-        ValueError: One is larger than they are.
-    """
+    # PEFT makes what the numbers of a configuration ask for before it reads the weights.
     shapes = _shapes_in(folder, "adapter_model")
     if not shapes:
         return  # PEFT says that there are none
@@ -258,11 +250,7 @@ def _check_adapter(folder: Path) -> None:
 
 
 def _check_unread(folder: Path, model: nn.Module, names: set[str]) -> None:
-    """Refuse weights of layers that the configuration leaves out: the model would load, and compute something else.
-
-    Raises:
-        ValueError: There are some.
-    """
+    # With weights of layers that its configuration leaves out a model would load, and compute something else.
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     ignored = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
     modules = {name.removeprefix(prefix): module for name, module in model.named_modules()}

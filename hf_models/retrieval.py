@@ -269,11 +269,7 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
 
 
 def _whole_numbers(one: Any) -> list[int]:
-    """One row or several of them, of any type of whole number.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    # One row or several of them, of any type of whole number.
     several = isinstance(one, Iterable) and not isinstance(one, str) and getattr(one, "ndim", 1) > 0
     try:
         return [operator.index(row) for row in (one if several else [one])]
@@ -284,11 +280,6 @@ def _whole_numbers(one: Any) -> list[int]:
 
 
 def _check_finite(embeds: Tensor, name: str, start: int = 0) -> None:
-    """Check that rows can be ranked; `start` is the place of the first.
-
-    Raises:
-        ValueError: One cannot.
-    """
     finite = embeds.isfinite().all(1)
     if not finite.all():
         row = start + int(finite.logical_not().nonzero()[0])

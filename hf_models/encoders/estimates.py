@@ -64,11 +64,14 @@ def estimate_model(config: Any, model_class: str, num_frames: int) -> Estimate:
 
 def count_parameters(config: Any, model_class: str) -> int:
     """How many weights a class has in this configuration; tied ones count once."""
-    config = copy.deepcopy(config)
+    return sum(weight.numel() for weight in _without_memory(config, model_class).parameters())
+
+
+def _without_memory(config: Any, model_class: str) -> nn.Module:
+    config, kind = copy.deepcopy(config), getattr(transformers, model_class)
     with torch.device("meta"):
-        kind = getattr(transformers, model_class)
-        model = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
-    return sum(weight.numel() for weight in model.parameters())
+        model: nn.Module = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
+    return model
 
 
 def dtype_of(config: Any) -> torch.dtype:
@@ -198,13 +201,17 @@ def estimate_lora(
     Raises:
         ValueError: No linear layer of the language model has one of the names.
     """
-    shapes = target_shapes(config, model_class, target_modules)
-    if not shapes:
+    modules = _without_memory(config, model_class).named_modules()
+    layers = {name: module for name, module in modules if isinstance(module, nn.Linear)}
+    wanted = re.compile(target_pattern(target_modules))
+    targets = [layer for name, layer in layers.items() if wanted.fullmatch(name)]
+    if not targets:
+        names = sorted({name.rpartition(".")[2] for name in layers if "language_model." in name})
         raise ValueError(
             f"no linear layer of the language model is called {' or '.join(target_modules)}; name some of "
-            f"{', '.join(linear_names(config, model_class))}"
+            f"{', '.join(names)}"
         )
-    trained = rank * sum(sum(shape) for shape in shapes)
+    trained = rank * sum(layer.in_features + layer.out_features for layer in targets)
     text = config.get_text_config()
     tokens = chunk_size * tokens_of_item(config, frames, one_prompt=one_prompt)
     of_block = BYTES_PER_ACTIVATION * tokens * text.hidden_size
@@ -256,16 +263,6 @@ def tokens_of_item(config: Any, frames: int, *, one_prompt: bool) -> int:
     return frames * TOKENS_OF_IMAGE.get(config.model_type, 0) + prompts * TOKENS_OF_TEXT
 
 
-def target_shapes(config: Any, model_class: str, names: list[str]) -> list[tuple[int, int]]:
-    """Inputs and outputs of the linear layers of the language model with one of these names."""
-    wanted = re.compile(target_pattern(names))
-    return [
-        (layer.in_features, layer.out_features)
-        for name, layer in _linear_layers(config, model_class)
-        if wanted.fullmatch(name)
-    ]
-
-
 def target_pattern(names: list[str]) -> str:
     """The `target_modules` of PEFT for linear layers of the language model only; the vision tower stays frozen.
 
@@ -276,15 +273,3 @@ def target_pattern(names: list[str]) -> str:
         [True, False]
     """
     return rf"(?:.*\.)?language_model\..*\.(?:{'|'.join(map(re.escape, names))})"
-
-
-def linear_names(config: Any, model_class: str) -> list[str]:
-    """The names of the linear layers of the language model."""
-    names = (name for name, _ in _linear_layers(config, model_class) if "language_model." in name)
-    return sorted({name.rpartition(".")[2] for name in names})
-
-
-def _linear_layers(config: Any, model_class: str) -> list[tuple[str, nn.Linear]]:
-    with torch.device("meta"):
-        model = getattr(transformers, model_class).from_config(copy.deepcopy(config))
-    return [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]

@@ -130,12 +130,12 @@ def load_encoder(
     """
     options = dict(options or {})
     if aim_text is not None and is_aim(name_or_path):
-        options["clip"] = load_clip(aim_text, device)
+        options["clip"] = _load_clip(aim_text, device)
     if is_adapter(name_or_path):
-        return load_adapted(name_or_path, device, num_frames, trust_remote_code, aim_text, options)
+        return _load_adapted(name_or_path, device, num_frames, trust_remote_code, aim_text, options)
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
     kind = SentenceTransformerEncoder if config is None else ENCODERS[config.model_type]
-    check_options(kind, options)
+    _check_options(kind, options)
     if config is None:
         if adapter is not None:
             raise ValueError(
@@ -161,7 +161,7 @@ def load_encoder(
     return encoder
 
 
-def load_adapted(
+def _load_adapted(
     adapter: str,
     device: torch.device | str,
     num_frames: int | None,
@@ -178,12 +178,7 @@ def load_adapted(
     return AIMEncoder(model.to(device).eval(), processor, num_frames or model.config.num_frames, **options)
 
 
-def load_clip(name_or_path: str, device: torch.device | str) -> Encoder:
-    """The whole CLIP that an AIM was built on.
-
-    Raises:
-        ValueError: It is another model, or not whole.
-    """
+def _load_clip(name_or_path: str, device: torch.device | str) -> Encoder:
     model_type = AutoConfig.from_pretrained(name_or_path).model_type
     if model_type != "clip":
         raise ValueError(f"{name_or_path} is a {model_type!r} model; AIM is built on a 'clip', with both its towers")
@@ -285,12 +280,7 @@ def gme_config(name_or_path: str) -> Any | None:
         return Qwen2VLConfig.from_dict(fields)
 
 
-def check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
-    """Refuse options that an encoder does not have.
-
-    Raises:
-        ValueError: There is one.
-    """
+def _check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
     known = [name for name in signature(kind).parameters if name not in {"model", "processor", "num_frames"}]
     if unknown := sorted(options.keys() - known):
         raise ValueError(f"{kind.__name__} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
@@ -326,8 +316,8 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
             f"{name_or_path} holds a {type(processor).__name__}, and a {config.model_type!r} model takes a "
             f"{wanted.__name__}; save the processor of the model that it was trained from into the folder"
         )
-    check_pixels(processor, name_or_path)
-    check_patches(processor, config, name_or_path)
+    _check_pixels(processor, name_or_path)
+    _check_patches(processor, config, name_or_path)
     read = getattr(kind.text_config(config), "vocab_size", None)
     tokenizer = getattr(processor, "tokenizer", None)
     written = getattr(tokenizer, "vocab_size", 0)  # less added tokens that none reads
@@ -341,12 +331,8 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
     return processor
 
 
-def check_pixels(processor: Any, name_or_path: str) -> None:
-    """Refuse a processor that makes frames larger than any model reads, before it fills the memory.
-
-    Raises:
-        ValueError: It does.
-    """
+def _check_pixels(processor: Any, name_or_path: str) -> None:
+    # Frames larger than any model reads would fill the memory.
     for part in (getattr(processor, name, None) for name in ("image_processor", "video_processor")):
         fields = list(numbers_in(part.to_dict())) if part else []
         most = MOST_SIDE**2 if "min_pixels" in dict(fields) or "Qwen" in type(part).__name__ else MOST_SIDE
@@ -358,12 +344,7 @@ def check_pixels(processor: Any, name_or_path: str) -> None:
                 )
 
 
-def check_patches(processor: Any, config: Any, name_or_path: str) -> None:
-    """Refuse a processor that cuts frames into other patches than the model reads, or marks them by another token.
-
-    Raises:
-        ValueError: It does.
-    """
+def _check_patches(processor: Any, config: Any, name_or_path: str) -> None:
     images, vision = getattr(processor, "image_processor", None), getattr(config, "vision_config", None)
     pairs = [(images, vision, *names) for names in PATCHES.items()]
     for maker, reader, name, other in [*pairs, (processor, config, "image_token_id", "image_token_id")]:

@@ -67,12 +67,12 @@ def search_many(
     if probes is None:
         matrix.refresh()
     else:
-        check_probes(index.path, index.moments(model.key), probes)
+        _check_probes(index.path, index.moments(model.key), probes)
     if queries.shape[1:] != (model.dimensions,) or not np.isfinite(queries).all():
         raise ValueError(f"a query must be {model.dimensions} finite numbers, not {queries.shape[1:]}")
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
-    condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
+    condition = " AND ".join(f"({part})" for part in _conditions(where, folder, exclude_fingerprint))
     queries, fetched = queries.astype(np.float32), limit + EXTRA_ROWS
     found: list[list[dict[str, Any]]] = [[] for _ in queries]
     waiting = list(range(len(queries)))
@@ -109,12 +109,7 @@ def default_probes(index: MomentIndex, model: IndexedModel) -> int:
     return max(FEWEST_PROBES, round(2 * math.sqrt(math.sqrt(trained_on))))
 
 
-def check_probes(path: str, table: Any, probes: int) -> None:
-    """Refuse an approximate search that cannot be.
-
-    Raises:
-        ValueError: `probes` is below 1, or there is no approximate index.
-    """
+def _check_probes(path: str, table: Any, probes: int) -> None:
     if probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
     if approximate_of(table) is None:
@@ -123,12 +118,7 @@ def check_probes(path: str, table: Any, probes: int) -> None:
         )
 
 
-def conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
-    """The filters as expressions.
-
-    Raises:
-        ValueError: `where` is none, see `filters.checked_filter`.
-    """
+def _conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
     parts = [checked_filter(where)] if where else []
     if folder is not None and folder.strip("/") not in {"", "."}:
         parts.append(f"starts_with(video, {quoted(folder.strip('/') + '/')})")

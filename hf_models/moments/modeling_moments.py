@@ -340,11 +340,6 @@ class MomentRetrievalModel(PreTrainedModel):
         )
 
     def _check_streams(self, video_features: Tensor, video_mask: Tensor, subtitle_features: Tensor | None) -> None:
-        """Refuse videos or subtitles that do not fit the configuration.
-
-        Raises:
-            ValueError: Saying what they are and what they must be.
-        """
         config = self.config
         check_sequence("video_features", video_features, config.video_feature_size, config.max_video_clips)
         check_mask("video_mask", video_mask, "video_features", video_features)

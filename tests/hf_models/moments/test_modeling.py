@@ -213,16 +213,6 @@ def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_ins
         assert row[1:] == pytest.approx(values, abs=1e-4)
 
 
-@every_model
-def test_half_precision_gives_scores_in_single(name):
-    batch = inputs()
-    for key in ("query_features", "video_features"):
-        batch[key] = batch[key].bfloat16()
-    output = small(name).bfloat16()(**batch)
-    assert output.start_logits.dtype == output.video_scores.dtype == torch.float32
-    assert output.start_logits[:, 0].isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
