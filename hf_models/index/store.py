@@ -126,16 +126,8 @@ class IndexedModel:
 
     def as_row(self) -> dict[str, Any]:
         """The row of the table of models."""
-        return {
-            "key": self.key,
-            "name": self.name,
-            "made_by": json.dumps(dict(self.made_by)),
-            "root": self.root,
-            "details": json.dumps(dict(self.details)),
-            "dimensions": self.dimensions,
-            "activated": self.activated,
-            "format": FORMAT,
-        }
+        as_json = {"made_by": json.dumps(dict(self.made_by)), "details": json.dumps(dict(self.details))}
+        return vars(self) | as_json | {"format": FORMAT}
 
 
 class MomentIndex:

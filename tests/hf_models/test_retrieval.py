@@ -147,7 +147,7 @@ def test_every_form_of_integers_excludes(exclude):
         ([0.5, 1, 2], "0.5"),
         (["a", "b", "c"], "'a'"),
         ([None, 1, 2], "None"),
-        (np.ones((3, 1)), "float64"),
+        (np.ones((3, 1)), "1.0"),
         ([[0], [3], [1]], "row 3 .* 3 rows"),
         ([0, -2, 1], "-2"),
         ([0, 1], "2 entries for 3 queries"),

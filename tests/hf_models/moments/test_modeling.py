@@ -4,14 +4,11 @@ import json
 
 import pytest
 import torch
-from small_moment_models import LABELS, MODELS, inputs, small
+from small_moment_models import LABELS, MODELS, both_streams, every_model, inputs, small
 from transformers import AutoConfig, AutoModel, RobertaConfig, RobertaModel
 
 from hf_models import HEROForMomentRetrieval, XMLConfig, XMLForMomentRetrieval
 from hf_models.moments.losses import span_loss
-
-every_model = pytest.mark.parametrize("name", MODELS)
-both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 
 
 @every_model

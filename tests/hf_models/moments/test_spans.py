@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_moment_models import small
+from small_moment_models import both_streams, every_model, small
 
 from hf_models.moments.corpus import MomentCorpus, VideoBatch, encode_corpus
 from hf_models.moments.spans import PRESETS, MomentRanking, SpanSearch, clip_labels, end_offsets
@@ -89,8 +89,8 @@ def assert_same_spans(ranking, expected, num_spans):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("name", ["xml", "reloclnet", "hero"])
-@pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
+@every_model
+@both_streams
 def test_the_search_agrees_with_a_search_over_every_span(name, subtitles, convention):
     model, videos = (small(name, subtitles=subtitles, end_convention=convention), make_videos(subtitles=subtitles))
     corpus = encode_corpus(model, in_two_batches(videos), num_videos=len(NUM_CLIPS))
