@@ -44,8 +44,7 @@ class LanguageModelEncoder(Encoder):
             unit-norm embeddings. None: as the family was used.
         prompts_at_once: How many prompts the model reads at a time.
         layers: Give the last token's states of these layers, each of unit norm, `(B, layers, D)`, in place of rows:
-            the features of a `LayerHead`. 0 is the token embeddings, -1 the last layer. None: rows.
-        head: What makes rows of these states; it decides the layers. `load_encoder(..., adapter=FOLDER)` loads one.
+            the features of a `LayerHead`, see `add_head`. 0 is the token embeddings, -1 the last layer. None: rows.
 
     Raises:
         ValueError: The model does not have one of the layers.
@@ -68,17 +67,14 @@ class LanguageModelEncoder(Encoder):
         one_prompt: bool | None = None,
         prompts_at_once: int = PROMPTS_AT_ONCE,
         layers: Sequence[int] | None = None,
-        head: LayerHead | None = None,
     ) -> None:
         super().__init__(model, processor, num_frames)
         self.layers = None if layers is None else list(layers)
         self.head: LayerHead | None = None
-        if layers is not None and not self.has_layers:
-            raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
         if layers is not None:
+            if not self.has_layers:
+                raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
             check_layers(list(layers), model.config.get_text_config().num_hidden_layers)
-        if head is not None:
-            self.add_head(head)
         self.instruction = self.default_instruction if instruction is None else instruction
         self.one_prompt = self.default_one_prompt if one_prompt is None else one_prompt
         self.prompts_at_once = prompts_at_once

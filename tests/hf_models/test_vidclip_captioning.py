@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from small_encoders import random_videos
 from small_vidclip import END, FRAMES, clip_model, inputs, make_processor, sentences, small_vidclip
 from torch.nn import functional as F
 from transformers import AutoModel, Trainer, TrainingArguments
@@ -222,8 +223,7 @@ def saved(tmp_path):
 def test_an_encoder_compares_by_likelihood_and_embeds_as_without(saved, model):
     folder = saved(model)
     plain, likely = load_encoder(folder), load_encoder(folder, options={"score": "likelihood"})
-    generator = torch.Generator().manual_seed(0)
-    videos = [torch.randint(256, (FRAMES, 3, 16, 16), generator=generator).byte() for _ in range(2)]
+    videos = random_videos(2, FRAMES, 16)
     texts = ["a dog runs then sits", "a dog", "sits then a dog runs"]
     shown, told = likely.encode_video(videos), likely.encode_text(texts)
     likely.texts_at_a_time = 2
