@@ -72,7 +72,7 @@ def search_many(
         raise ValueError(f"a query must be {model.dimensions} finite numbers, not {queries.shape[1:]}")
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
-    condition = " AND ".join(f"({part})" for part in _conditions(where, folder, exclude_fingerprint))
+    condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
     queries, fetched = queries.astype(np.float32), limit + EXTRA_ROWS
     found: list[list[dict[str, Any]]] = [[] for _ in queries]
     waiting = list(range(len(queries)))
@@ -118,7 +118,12 @@ def _check_probes(path: str, table: Any, probes: int) -> None:
         )
 
 
-def _conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
+def conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
+    """The filters as expressions.
+
+    Raises:
+        ValueError: `where` is none, see `filters.checked_filter`.
+    """
     parts = [checked_filter(where)] if where else []
     if folder is not None and folder.strip("/") not in {"", "."}:
         parts.append(f"starts_with(video, {quoted(folder.strip('/') + '/')})")

@@ -197,6 +197,15 @@ class CrossAttentionBlock(GradientCheckpointingLayer):
         return encoded
 
 
+class Stream(nn.Module):
+    """What the streams of XML and ReLoCLNet begin with."""
+
+    def __init__(self, feature_size: int, config: MomentRetrievalConfig) -> None:
+        super().__init__()
+        self.projection = InputProjection(feature_size, config)
+        self.shallow = AttentionBlock(config)
+
+
 class ModularPooling(nn.Module):
     """One weighted mean of the tokens for each stream."""
 

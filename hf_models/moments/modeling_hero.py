@@ -124,8 +124,10 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         roberta, info = cast("tuple[RobertaModel, dict[str, Any]]", loaded)
         if info["missing_keys"]:
             raise ValueError(f"{name_or_path!r} lacks {len(info['missing_keys'])} weights of a RoBERTa")
-        shared = ("hidden_size", "num_attention_heads", "intermediate_size", "layer_norm_eps")
-        shared += ("vocab_size", "max_position_embeddings", "bos_token_id", "pad_token_id")
+        shared = (
+            *("hidden_size", "num_attention_heads", "intermediate_size", "layer_norm_eps"),
+            *("vocab_size", "max_position_embeddings", "bos_token_id", "pad_token_id"),
+        )
         model = cls(HEROConfig(**{name: getattr(roberta.config, name) for name in shared} | config))
         layers, wanted = roberta.encoder.layer, model.config.num_cross_modal_layers
         if len(layers) < wanted:

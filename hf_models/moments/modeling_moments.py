@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from .layers_moments import (
     PositionEmbedding,
     QueryEncoder,
     SpanHead,
+    Stream,
     best_clips,
     check_mask,
     check_sequence,
@@ -360,8 +361,7 @@ class MomentRetrievalModel(PreTrainedModel):
 class StreamedRetrievalModel(MomentRetrievalModel):
     """The base of XML and ReLoCLNet, which read features in one stream of layers for video and one for subtitles."""
 
-    stream_class: ClassVar[type[nn.Module]]
-    """Of feature size and configuration; with a `projection` and a `shallow` layer."""
+    stream_class: ClassVar[type[Stream]]
     num_query_layers: ClassVar[int]
 
     def __init__(self, config: MomentRetrievalConfig) -> None:
@@ -396,6 +396,6 @@ class StreamedRetrievalModel(MomentRetrievalModel):
         ]
         return self._encode_streams([stream for stream, _ in streams], shallow, mask)
 
-    def _encode_streams(self, streams: list[nn.Module], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
-        """What follows the shallow layers, of M streams, each `(V, L, D)`."""
+    def _encode_streams(self, streams: list[Any], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
+        """What follows the shallow layers, of M streams of `stream_class`, each `(V, L, D)`."""
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .configuration_reloclnet import ReLoCLNetConfig
 from .labels import Labels
@@ -11,7 +11,7 @@ from .layers_moments import (
     AttentionBlock,
     CrossAttentionBlock,
     EncodedVideos,
-    InputProjection,
+    Stream,
     best_clips,
     clip_scores,
     readable_clips,
@@ -20,13 +20,11 @@ from .losses import frame_contrastive_loss, video_contrastive_loss
 from .modeling_moments import StreamedRetrievalModel
 
 
-class ReLoCLNetStream(nn.Module):
+class ReLoCLNetStream(Stream):
     """The layers of one stream; without another stream the cross-attention is to itself."""
 
     def __init__(self, feature_size: int, config: ReLoCLNetConfig) -> None:
-        super().__init__()
-        self.projection = InputProjection(feature_size, config)
-        self.shallow = AttentionBlock(config)
+        super().__init__(feature_size, config)
         self.cross = CrossAttentionBlock(config)
         self.middle = AttentionBlock(config)
         self.deep = AttentionBlock(config)

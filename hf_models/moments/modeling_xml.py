@@ -4,17 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_xml import XMLConfig
-from .layers_moments import AttentionBlock, CrossAttentionBlock, EncodedVideos, InputProjection, readable_clips
+from .layers_moments import AttentionBlock, CrossAttentionBlock, EncodedVideos, Stream, readable_clips
 from .modeling_moments import StreamedRetrievalModel
 
 
-class XMLStream(nn.Module):
+class XMLStream(Stream):
     """The layers of one stream."""
 
     def __init__(self, feature_size: int, config: XMLConfig) -> None:
-        super().__init__()
-        self.projection = InputProjection(feature_size, config)
-        self.shallow = AttentionBlock(config)
+        super().__init__(feature_size, config)
         self.cross = CrossAttentionBlock(config) if config.num_streams == 2 else None
         self.deep = nn.ModuleList(AttentionBlock(config) for _ in range(3 - config.num_streams))
 
