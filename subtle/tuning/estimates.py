@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hf_models.encoders.estimates import count_parameters, estimate_model, tokens_of_frame
-from hf_models.encoders.training_estimates import BYTES_PER_ACTIVATION
+from hf_models.encoders.estimates import BYTES_PER_ACTIVATION, count_parameters, estimate_model, tokens_of_frame
 from subtle.run.architectures import read_sizes
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Machine
 

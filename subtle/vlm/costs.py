@@ -7,9 +7,8 @@ import torch
 
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS
 from hf_models.encoders import ENCODERS
-from hf_models.encoders.estimates import check_memory
+from hf_models.encoders.estimates import TrainingEstimate, check_memory, estimate_head, estimate_lora
 from hf_models.encoders.loading import choose_frames
-from hf_models.encoders.training_estimates import TrainingEstimate, estimate_head, estimate_lora
 from subtle.run.data import load_split
 from subtle.run.gpus import GPUS, UTILIZATION, cards_for
 from subtle.vlm.models import LORA_TARGETS, new_head
