@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from .id_lists import to_codes
+from .id_lists import as_matrix, to_codes
 from .inputs import check_choice, check_flag, check_lengths, quoted, read_cuts, read_number, read_rows, read_whole
 from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
@@ -247,7 +247,10 @@ def _match(
     codes, true_codes = to_codes(predictions=spans.video_ids, references=moments.video_ids)
     lengths, num_queries = spans.video_ids.lengths, len(moments)
     codes = np.where(kept, codes, NO_VIDEO)
-    ranked, start, end = (_as_matrix(column, lengths, max_predictions) for column in (codes, spans.start, spans.end))
+    ranked, start, end = (
+        np.ascontiguousarray(as_matrix(column, lengths, NO_VIDEO)[:, :max_predictions])
+        for column in (codes, spans.start, spans.end)
+    )
     num_ids, num_spans = moments.video_ids.lengths, moments.num_spans
     if not num_spans.any():
         raise ValueError("no query has a moment, so there is nothing to recall; give at least one that has")
@@ -264,15 +267,6 @@ def _match(
     of_span = np.repeat(true_codes, np.repeat(np.where(num_ids == 1, num_spans, 1), num_ids))
     one_each = np.ones(len(owner), dtype=np.int64)
     return match(ranked[owner], start[owner], end[owner], of_span, moments.spans, one_each), owner
-
-
-def _as_matrix(values: np.ndarray, lengths: np.ndarray, max_predictions: int) -> np.ndarray:
-    longest = lengths.max(initial=0)
-    if lengths.min(initial=longest) == longest:
-        return np.ascontiguousarray(values.reshape(len(lengths), longest)[:, :max_predictions])
-    matrix = np.full((len(lengths), longest), NO_VIDEO, dtype=values.dtype)
-    matrix[np.arange(longest) < lengths[:, None]] = values
-    return np.ascontiguousarray(matrix[:, :max_predictions])
 
 
 def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:

@@ -186,7 +186,7 @@ def test_malformed_input_is_refused_naming_the_row(case):
         ({"threshold": "best"}, "threshold must be a finite number"),
         ({"threshold": True}, "threshold must be a finite number"),
         ({"confidence": 95}, "confidence must lie between 0 and 1"),
-        ({"confidence": "high"}, "confidence must be a finite number"),
+        ({"confidence": "high"}, "confidence must lie between 0 and 1"),
         ({"per_query": "no"}, "per_query must be True or False"),
         ({"clusters": ["a", "b"], "confidence": 0.9}, "1 groups but 2 clusters"),
         ({"clusters": [None], "confidence": 0.9}, r"clusters\[0\] must be a text or a whole number"),
