@@ -22,16 +22,14 @@ import numpy as np
 
 from .failures import describe_failure
 from .pyav import VideoLimits
-from .reading import ClipPixels, VideoFrames
+from .reading import VideoFrames
 
-READ_PIXELS = "hf_datasets.video.reading:read_pixels"
-OWN_READERS = "hf_datasets.video."  # which give arrays and do without torch
 REQUESTS = 0  # the descriptor of the standard input
 PARENT_CHECK_SECONDS = 1
 MAX_TIMER_SECONDS = 1e9
 PR_SET_PDEATHSIG = 1
 
-Reader = Callable[..., ClipPixels | VideoFrames]
+Reader = Callable[..., VideoFrames]
 
 
 def main() -> None:
@@ -61,19 +59,12 @@ def main() -> None:
 def _imported_reader(setup: dict[str, Any]) -> Reader:
     # All that is slow to import is imported here, where no clip's time is running.
     needed = ["av", "av.video.reformatter", "PIL.Image"]
-    if not setup["reader"].startswith(OWN_READERS) or setup["options"]["backend"] == "torchcodec":
-        needed.append("torch")
-    if setup["options"]["backend"] in {"torchcodec", "decord"}:
-        needed.append({"torchcodec": "torchcodec.decoders", "decord": "decord"}[setup["options"]["backend"]])
+    if setup["options"]["backend"].startswith("torchcodec"):
+        needed.append("torchcodec.decoders")
     for module in needed:
         with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will name the error
             importlib.import_module(module)
-    return named_function(setup["reader"])
-
-
-def named_function(name: str) -> Reader:
-    """The function `module:name`."""
-    module, _, function = name.partition(":")
+    module, _, function = setup["reader"].partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
     return reader
 
@@ -171,7 +162,6 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             end_seconds=request["end_seconds"],
             **(options | request["options"]),
         )
-        pixels = _pixels_of(clip)
     except Exception as error:  # any error while reading a file is reported as that file's failure
         reason, is_fault_of_file = describe_failure(error)
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
@@ -179,20 +169,14 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         slot = Path(request["slot"])
         # Overwritten, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
         with slot.open("r+b" if slot.exists() else "w+b") as file:
-            file.write(np.ascontiguousarray(pixels).data)
+            file.write(np.ascontiguousarray(clip.pixels).data)
     except OSError as error:  # not the video's fault
         return {"number": request["number"], "unwritable": [error.errno, str(error)]}
     return {
         "number": request["number"],
-        "shape": pixels.shape,
+        "shape": clip.pixels.shape,
         "indices": clip.indices,
         "timestamps_seconds": clip.timestamps_seconds,
         "num_frames_in_clip": clip.num_frames_in_clip,
         "missing_seconds": clip.missing_seconds,
     }
-
-
-def _pixels_of(clip: ClipPixels | VideoFrames) -> Any:
-    if isinstance(clip, ClipPixels):
-        return clip.pixels
-    return clip.frames.permute(0, 2, 3, 1).contiguous().numpy()  # (T, H, W, C), as it lies in memory

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
-from hf_datasets.video.previews import read_or_preview
+from hf_datasets.video.spans import read_spans
 
 FRAME_SECONDS = 1 / 25
 SIGNAL = 2.2  # when the picture turns white and the tone begins
@@ -147,7 +147,7 @@ def test_an_exact_clip_is_shown_as_wide_as_its_video_and_a_preview_has_square_pi
     if is_turned:
         turn(video)
     encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.6)
-    read_or_preview(video, 1, 0.2, 0.6, task={"preview": str(tmp_path / "preview.mp4")})
+    read_spans(video, 1, 0.2, 0.6, preview=str(tmp_path / "preview.mp4"))
     with av.open(str(tmp_path / "clip.mp4")) as clip, av.open(str(tmp_path / "preview.mp4")) as preview:
         exact, small = clip.streams.video[0], preview.streams.video[0]
         assert small.sample_aspect_ratio in {None, 1}
@@ -168,7 +168,7 @@ def test_an_exact_clip_of_an_interlaced_video_has_whole_pictures(tmp_path):
     options = {"flags": "+ilme+ildct", "x264-params": "tff=1", "crf": "10"}
     video = write_pictures(tmp_path / "interlaced.mkv", list(pictures), options=options)
     encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.8)
-    read_or_preview(video, 1, 0.2, 0.8, task={"preview": str(tmp_path / "preview.mp4")})
+    read_spans(video, 1, 0.2, 0.8, preview=str(tmp_path / "preview.mp4"))
 
     def combing(path):  # how far lines differ from the mean of those above and below
         with av.open(str(path)) as container:
