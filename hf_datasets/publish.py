@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hf_datasets.builders import FOLDERS, write_rejections
 from hf_datasets.drafts import draft_of
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
@@ -15,7 +16,6 @@ from hf_datasets.publishing.cards import About, card_text
 from hf_datasets.publishing.generation_code import GenerationCode, write_generation_code
 from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
-from hf_datasets.registration import FOLDERS, write_rejections
 
 CONFIGURATION_NAME = re.compile(r"\w[\w.-]*")
 SPLIT_NAME = re.compile(r"\w+(\.\w+)*")

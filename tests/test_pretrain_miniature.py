@@ -25,9 +25,10 @@ from benchmarks.pretrain_miniature import (
 from hf_datasets.comp.miniature import caption
 from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
-from hf_datasets.miniature.drawing import Scene, camera_joints
+from hf_datasets.miniature.drawing import camera_joints
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import render_video
+from hf_datasets.miniature.scene import Scene
 from hf_datasets.miniature.stills import pose_targets, read_stills, still_caption
 from hf_models import AIMModel
 from subtle.run.models import MINIATURE_VIDCLIP

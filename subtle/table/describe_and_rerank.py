@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 from transformers.utils.logging import disable_progress_bar
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.generation.relevance import RelevanceTask
-from hf_datasets.registration import write_rejections
 from hf_models.encoders import load_encoder, short_name
 from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator

@@ -203,13 +203,14 @@ def test_without_a_folder_the_harder_tier_and_not_the_miniature_is_rendered(fold
 def test_the_commands_draw_the_tier_that_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hf_datasets.miniature.competitions, "TIERS", {"hard": replace(SMALL, size=16)})
     monkeypatch.setattr(hf_datasets.miniature, "TIERS", {"hard": SMALL})
-    assert render(str(tmp_path), 1, 1, 0, tier="hard") == 0
+    render(str(tmp_path), 1, 1, 0, tier="hard")
     assert len(list(tmp_path.glob("miniature-*/videos/*.mp4"))) > 2
-    assert blind_test(tmp_path / "sheets", "hard", 2, 0, None) == 0
+    blind_test(tmp_path / "sheets", "hard", 2, 0, None)
     assert "2 sheets" in capsys.readouterr().out
-    assert blind_test(tmp_path / "sheets", "hard", 2, 0, str(tmp_path / "missing.txt")) == 1
-    assert blind_test(tmp_path / "sheets", "hard", 0, 0, None) == 1
-    assert "0 pairs: at least 1 is needed" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
+        blind_test(tmp_path / "sheets", "hard", 2, 0, str(tmp_path / "missing.txt"))
+    with pytest.raises(ValueError, match="0 pairs: at least 1 is needed"):
+        blind_test(tmp_path / "sheets", "hard", 0, 0, None)
 
 
 def test_the_two_tiers_are_not_published_in_one_folder(tmp_path):
