@@ -10,7 +10,6 @@ import pytest
 
 import metrics
 from metrics.counterfactual_accuracy.scoring import counterfactual_accuracy, fit_threshold
-from metrics.counterfactual_accuracy.tests import test_cases
 
 SCORES = ("text_score", "video_score", "group_score")
 
@@ -18,12 +17,6 @@ SCORES = ("text_score", "video_score", "group_score")
 def drawn(count, seed=0):
     """Groups of few distinct similarities, so that ties are frequent."""
     return (np.random.default_rng(seed).integers(0, 5, (count, 2, 2)) / 4).tolist()
-
-
-@pytest.mark.parametrize("case", test_cases)
-def test_the_examples_of_the_space_give_their_results(case):
-    result = counterfactual_accuracy(case["predictions"], case["references"], **case["options"])
-    assert {name: result[name] for name in case["result"]} == pytest.approx(case["result"])
 
 
 # Worked out by hand: the text score reads along the rows, the video score along the columns.

@@ -19,7 +19,7 @@ from hf_datasets.miniature.competitions import with_more_competitions
 from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT, difference_between
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
-from hf_datasets.miniature.render import fingerprint, perform_shot
+from hf_datasets.miniature.render import RENDERER_VERSION, fingerprint, perform_shot
 from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
 from hf_datasets.publishing.registered import write_registered
 from hf_datasets.tfcovr.labels import find_label
@@ -62,7 +62,7 @@ def rounded(value):
 
 
 def test_the_miniature_keeps_its_plan_its_pictures_and_its_folder():
-    """The sums are of the code before there was a harder tier."""
+    """Its folder is named by the plan and `RENDERER_VERSION`: for other pictures raise that and update the sums."""
     plan = plan_competitions(MiniatureConfig())
     rows = [
         [
@@ -86,7 +86,7 @@ def test_the_miniature_keeps_its_plan_its_pictures_and_its_folder():
     plan_sum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     assert plan_sum == "d24fc1538728bb1f8e7476fa8c94df5b6d7d12aa5e26c1b8e0e26a7b1878bbf5"
     assert pictures.hexdigest() == "2372434d35fba7aaa2b3e8d873cb8977fbe8ffaaa3a6e6d43bdb12cb96784912"
-    assert fingerprint(MiniatureConfig()) == "miniature-834e86a10b59"
+    assert (RENDERER_VERSION, fingerprint(MiniatureConfig())) == (1, "miniature-834e86a10b59")
 
 
 def test_the_harder_tier_has_the_size_that_the_benchmark_needs():

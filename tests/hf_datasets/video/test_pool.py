@@ -255,17 +255,6 @@ def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(
     assert not Path(pixels_of_killed).exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what a process has loaded")
-def test_a_worker_loads_no_heavy_library_and_resizes(folder):
-    with VideoReaderPool(2, num_workers=1, size=48) as pool:
-        answers = dict(pool.read([VideoRequest(0, folder / "a.mp4")]))
-        assert torch.equal(answers[0].frames, read_frames(folder / "a.mp4", 2, size=48).frames)
-        loaded = Path(f"/proc/{pool._workers[0].reader_pid}/maps").read_text()
-    assert "/av/" in loaded
-    for package in ("torch", "torchvision", "transformers", "datasets", "pandas", "pyarrow", "polars"):
-        assert f"/{package}/" not in loaded
-
-
 def test_reading_pixels_imports_neither_torch_nor_datasets(folder):
     program = f"""
 import sys

@@ -249,10 +249,6 @@ def test_frames_of_real_clips_are_those_of_another_decoder(shared, name, start, 
         assert np.abs(other.pixels.astype(int) - ours.pixels).max() <= 2
 
 
-def test_auto_is_pyav(b_frames):
-    assert torch.equal(read_frames(b_frames, 8).frames, read_frames(b_frames, 8, backend="pyav").frames)
-
-
 def test_an_end_beyond_the_video_reads_to_the_end_and_counts_the_missing_seconds(b_frames):
     clip = read_frames(b_frames, 12, 3.0, 10.0)
     assert numbers_of(clip) == picked(range(75, 100), 12)
