@@ -39,7 +39,6 @@ def write_folder(
     rejections: Sequence[Rejection] = (),
     about: About | None = None,
     code: GenerationCode | None = None,
-    max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> Path:
     """Write `<configuration>/<split>-00000-of-00001.parquet` and the card, all or nothing.
 
@@ -58,7 +57,6 @@ def write_folder(
         rejections: The refused rows; counted in the card and written beside it.
         about: What else the card says: title, repository, license, citation.
         code: What made the rows; the folder then holds `generation`, which rebuilds them.
-        max_shard_bytes: About the largest file of rows.
 
     Returns:
         The folder.
@@ -76,7 +74,7 @@ def write_folder(
     check_names(configurations)
     with draft_of(folder) as draft:
         splits = {
-            (name, split): write_split(tables, draft / name, split, max_shard_bytes=max_shard_bytes)
+            (name, split): write_split(tables, draft / name, split, max_shard_bytes=MAX_SHARD_BYTES)
             for name, parts in configurations.items()
             for split, tables in parts.items()
         }

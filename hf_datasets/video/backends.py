@@ -38,9 +38,8 @@ Opened = TypeVar("Opened")
 class OpenFiles(Generic[Opened]):
     """The most recently used open files of one backend; a file in use by one thread is not lent to another."""
 
-    def __init__(self, open_file: Callable[[Path], Opened], capacity: int = MAX_OPEN_FILES) -> None:
+    def __init__(self, open_file: Callable[[Path], Opened]) -> None:
         self._open_file = open_file
-        self._capacity = capacity
         self.clear()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._abandon)
@@ -80,7 +79,7 @@ class OpenFiles(Generic[Opened]):
         yield opened
         with self._lock:
             self._idle[key] = opened
-            if len(self._idle) > self._capacity:
+            if len(self._idle) > MAX_OPEN_FILES:
                 self._idle.popitem(last=False)
 
 

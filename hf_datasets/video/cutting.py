@@ -13,7 +13,7 @@ import numpy as np
 from .backends import open_video
 from .colors import deinterlaced, to_rgb
 from .failures import VideoError
-from .pyav import OpenVideo, VideoLimits
+from .pyav import OpenVideo
 from .sound import Sound
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def copy_clip(
     start_seconds: float,
     end_seconds: float,
     *,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     mute: bool = False,
 ) -> float:
     """Copy the pictures and the sound of a clip without encoding them again; it begins at the last keyframe before it.
@@ -45,7 +44,6 @@ def copy_clip(
         output: The file to write.
         start_seconds: Where the clip starts.
         end_seconds: Where it ends.
-        limits: The largest frames and durations that are accepted.
         mute: Leave the sound out.
 
     Returns:
@@ -56,7 +54,7 @@ def copy_clip(
     """
     import av
 
-    with open_video(path, limits) as video:
+    with open_video(path) as video:
         keys = video.span(start_seconds, end_seconds).keys
         if path.suffix.lower() not in COPIED or not video.has_timestamps:
             raise VideoError(f"{path}: its stream cannot be copied; encode the clip again")
@@ -86,7 +84,6 @@ def encode_clip(
     start_seconds: float,
     end_seconds: float,
     *,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     mute: bool = False,
 ) -> None:
     """Encode exactly the frames of a clip as H.264 and its sound as AAC, at the times that they have in it.
@@ -98,7 +95,6 @@ def encode_clip(
         output: The MP4 file to write.
         start_seconds: Where the clip starts.
         end_seconds: Where it ends, exclusive.
-        limits: The largest frames and durations that are accepted.
         mute: Leave the sound out.
 
     Raises:
@@ -106,7 +102,7 @@ def encode_clip(
     """
     import av
 
-    with open_video(path, limits) as video:
+    with open_video(path) as video:
         keys = video.span(start_seconds, end_seconds).keys
         frames = deinterlaced(video.decode(keys))
         first = next(frames, None)

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -21,7 +21,6 @@ import numpy as np
 
 from .backends import Backend
 from .failures import NO_FILE, VideoFailure, describe_failure
-from .pyav import VideoLimits
 from .reading import Spread, VideoFrames, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
@@ -102,7 +101,6 @@ class VideoReaderPool:
         timeout_seconds: How long one clip may take before its process is killed; not enforced without workers.
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
-        limits: As in `read_frames`.
         reader: Function that reads a clip, with the signature of `read_frames`, from an importable module.
         spread: As in `read_frames`.
 
@@ -128,7 +126,6 @@ class VideoReaderPool:
         timeout_seconds: float = 60.0,
         backend: Backend = "auto",
         size: int | tuple[int, int] | None = None,
-        limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
         reader: Callable[..., VideoFrames] = read_frames,
         spread: Spread = "middles",
     ) -> None:
@@ -146,13 +143,13 @@ class VideoReaderPool:
         self.timeout_seconds = timeout_seconds
         self.quarantine: dict[str, str] = {}
         self._reader = reader
-        self._options: dict[str, Any] = {"num_frames": num_frames, "backend": backend, "size": size, "limits": limits}
+        self._options: dict[str, Any] = {"num_frames": num_frames, "backend": backend, "size": size}
         if spread != "middles":  # which other readers need not know
             self._options["spread"] = spread
         self._setup = {
             "reader": f"{reader.__module__}:{reader.__qualname__}",
             "timeout_seconds": timeout_seconds,
-            "options": self._options | {"limits": asdict(limits)},
+            "options": self._options,
         }
         self._workers: list[WorkerProcess] = []
         self._messages: Messages = queue.SimpleQueue()

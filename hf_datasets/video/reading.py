@@ -174,15 +174,24 @@ def _read(
     once = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     frames = np.stack([pixels[key] for key in once])
     if size is not None:
-        _check_resized(path, frames.shape[1:3], size, limits)
+        check_resized(path, frames.shape[1:3], size, limits)
         frames = resize(frames, size)
     if len(once) < len(keys):
         frames = frames[[once[key] for key in keys]]
     return VideoFrames(frames, tuple(indices), times, len(span.keys), span.missing_seconds)
 
 
-def _check_resized(path: Path, shape: tuple[int, int], size: int | tuple[int, int], limits: VideoLimits) -> None:
-    # A frame of 1 x 10,000,000 is within the limits; with a shorter side of 224 it would have 500 billion pixels.
+def check_resized(
+    path: Path,
+    shape: tuple[int, int],
+    size: int | tuple[int, int],
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+) -> None:
+    """Refuse a size whose frames are too large: a frame of 1 x 10,000,000 would have 500 billion pixels at side 224.
+
+    Raises:
+        VideoError: They exceed the limits.
+    """
     height, width = resized_size(*shape, size)
     if height * width > limits.max_pixels:
         raise VideoError(

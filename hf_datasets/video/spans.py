@@ -19,10 +19,9 @@ import numpy as np
 from .backends import open_video
 from .colors import to_rgb
 from .cutting import write_preview
-from .failures import VideoSpanError
-from .pyav import OpenVideo, VideoLimits
-from .reading import VideoFrames, indices_in_time, read_frames
-from .resizing import resize, resized_size
+from .pyav import OpenVideo
+from .reading import VideoFrames, check_resized, indices_in_time, read_frames
+from .resizing import resize
 from .timeline import FrameRead, Timeline
 from .worker_process import VideoRequest
 
@@ -36,7 +35,6 @@ def read_spans(
     end_seconds: float | None = None,
     *,
     size: int | tuple[int, int] | None = None,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     frames: dict[str, Any] | None = None,
     find: Literal["timeline"] | None = None,
     preview: str | None = None,
@@ -50,7 +48,6 @@ def read_spans(
         start_seconds: See `read_frames`.
         end_seconds: See `read_frames`.
         size: See `read_frames`.
-        limits: See `read_frames`.
         frames: A `FrameRead` as `request_of` writes it, for PyAV. The answer has the frames that decode, and their
             keys as `indices`.
         find: "timeline": the answer is for `timeline_of`.
@@ -64,8 +61,8 @@ def read_spans(
     path = Path(path)
     if frames is None and find is None and preview is None:
         span = start_seconds, end_seconds
-        return read_frames(path, num_frames, *span, size=size, limits=limits, spread="seconds", **options)
-    with open_video(path, limits) as video:
+        return read_frames(path, num_frames, *span, size=size, spread="seconds", **options)
+    with open_video(path) as video:
         if find is not None:
             timeline = Timeline.of(video)
             return VideoFrames(timeline.packed().reshape(1, 1, -1, 1), (), (), len(timeline.keys), 0.0)
@@ -73,7 +70,7 @@ def read_spans(
             return VideoFrames(NO_PIXELS, (0,), write_preview(video, Path(preview), start_seconds, end_seconds), 1, 0.0)
         assert frames is not None
         video.expect(frames["keyframes"], by_number=frames["by_number"])
-        pixels = _resized_frames(video, frames["keys"], size, limits, goes_on=frames["run"] is not None)
+        pixels = _resized_frames(video, frames["keys"], size, goes_on=frames["run"] is not None)
         found = sorted(pixels)
         stacked = np.stack([pixels[key] for key in found]) if found else NO_PIXELS
         return VideoFrames(stacked, tuple(found), tuple(map(video.seconds, found)), len(found), 0.0)
@@ -103,14 +100,12 @@ def request_of(
 
 
 def _resized_frames(
-    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, limits: VideoLimits, *, goes_on: bool
+    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, *, goes_on: bool
 ) -> dict[int, np.ndarray]:
     # One at a time: many frames of full size would take gigabytes.
     height, width = video.size
     if size is not None:
-        new_height, new_width = resized_size(height, width, size)
-        if new_height * new_width > limits.max_pixels:
-            raise VideoSpanError(f"{video.path}: frames of {new_width} x {new_height} are too large")
+        check_resized(video.path, (height, width), size)
     pixels: dict[int, np.ndarray] = {}
 
     def keep(found: Any) -> None:

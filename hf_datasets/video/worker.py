@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from .failures import describe_failure
-from .pyav import VideoLimits
 from .reading import VideoFrames
 
 REQUESTS = 0  # the descriptor of the standard input
@@ -46,12 +45,11 @@ def main() -> None:
         return  # the program ended before it sent the settings
     setup = json.loads(line)
     reader = _imported_reader(setup)
-    options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
     with suppress(BrokenPipeError):  # the calling program has ended
         if hasattr(os, "fork"):
-            _supervise(program, answers, lambda: _serve(answers, reader, options, setup["timeout_seconds"]))
+            _supervise(program, answers, lambda: _serve(answers, reader, setup))
         else:
-            _serve(answers, reader, options, setup["timeout_seconds"])
+            _serve(answers, reader, setup)
     shutil.rmtree(setup["folder"], ignore_errors=True)
     os._exit(0)  # at once: flushing could wait for a program that has ended
 
@@ -125,7 +123,7 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_seconds: float) -> None:
+def _serve(answers: Any, reader: Reader, setup: dict[str, Any]) -> None:
     if hasattr(signal, "SIGALRM"):  # as a program may have left them
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
@@ -136,8 +134,8 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
         except ValueError:
             continue  # the rest of a line during which another reader was killed
         if request["process"] == os.getpid():  # else it was meant for one that died
-            with _at_most(timeout_seconds):
-                answer = _answer(request, reader, options)
+            with _at_most(setup["timeout_seconds"]):
+                answer = _answer(request, reader, setup["options"])
             _send(answers, answer)
 
 

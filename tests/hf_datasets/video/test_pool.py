@@ -271,7 +271,7 @@ def test_a_reader_skips_the_rest_of_a_line_during_which_another_reader_was_kille
     lines = iter([b'ber": 3, "path": "a.mp4"}\n', b"\n", b""])
     monkeypatch.setattr(worker, "_line", lambda: next(lines))
     said = io.StringIO()
-    worker._serve(said, read_frames, {}, 1.0)
+    worker._serve(said, read_frames, {"options": {}, "timeout_seconds": 1.0})
     assert json.loads(said.getvalue()) == {"ready": os.getpid()}
 
 
