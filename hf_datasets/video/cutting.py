@@ -189,14 +189,7 @@ def sound_channels(path: Path) -> int:
 def _copied_pictures(
     video: OpenVideo, keys: tuple[int, ...], stream: "VideoStream"
 ) -> Iterator[tuple[float, "av.Packet[VideoStream]"]]:
-    """The packets of a clip at the times that they have in it.
-
-    Yields:
-        When the clip begins in the video, and a packet.
-
-    Raises:
-        VideoError: The container has no times.
-    """
+    # When the clip begins in the video, and each packet, at the time that it has in the clip.
     origin: int | None = None
     for packet in video.packets(keys[0]):
         if packet.pts is None or packet.dts is None:
