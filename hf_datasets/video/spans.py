@@ -1,7 +1,8 @@
-"""Frames of a video by their keys, each decoded once, and what is needed to plan that: a reader for a pool.
+"""Frames of a video by their keys, each decoded once, what is needed to plan that, and small copies: a reader for a pool.
 
 `read_spans` has the signature of `read_frames`, so that a `VideoReaderPool` runs it in its workers, where a file that
-hangs costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads many clips of a video
+hangs or brings down the decoder costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads
+many clips of a video
 
 1. asks for its `Timeline` (`find="timeline"`, and `timeline_of` the answer),
 2. takes the keys of the frames of each clip (`clip_keys`), and cuts all of them into reads (`Timeline.reads`),
@@ -78,7 +79,7 @@ def read_spans(
 
 def timeline_of(answer: VideoFrames) -> Timeline:
     """The timeline in the answer to `find`."""
-    return Timeline.unpacked(answer.frames.numpy())
+    return Timeline.unpacked(answer.pixels)
 
 
 def clip_keys(timeline: Timeline, start_seconds: float, end_seconds: float, num_frames: int) -> list[int]:

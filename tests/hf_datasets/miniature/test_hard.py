@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import polars as pl
@@ -25,20 +25,7 @@ from hf_datasets.publishing.registered import write_registered
 from hf_datasets.tfcovr.labels import find_label
 from hf_datasets.tfcovr.labels.table import reading
 
-OLD_SCENE = [
-    "apparatus",
-    "hall",
-    "wall_value",
-    "floor_hue",
-    "socks",
-    "azimuth",
-    "drift",
-    "elevation",
-    "zoom",
-    "wobble",
-    "mirror",
-    "noise_seed",
-]
+OLD_SCENE = [one.name for one in fields(Scene) if one.name not in {"cuts", "passers", "bystanders"}]
 SMALL = replace(
     HARD,
     labels=("119", "118", "117", "127", "101", "98", "126", "103b", "105b"),
