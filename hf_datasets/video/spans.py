@@ -1,4 +1,4 @@
-"""Frames of a video by their keys, each decoded once, what is needed to plan that, and small copies: a reader for a pool.
+"""Frames of a video by their keys, each decoded once, the plan for that, and small copies: a reader for a pool.
 
 `read_spans` has the signature of `read_frames`, so that a `VideoReaderPool` runs it in its workers, where a file that
 hangs or brings down the decoder costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads
