@@ -20,8 +20,6 @@ TITLES = {
     "activitynet_fig": "ActivityNet-FIG",
 }
 """Registered name -> what its authors call it."""
-
-
 EVALUATION_SPLITS = ("test", "validation")
 
 

@@ -10,6 +10,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hf_datasets.builders import RegisteredBuilder
 from hf_datasets.class_labels import with_names
 from hf_datasets.comp.annotations import (
     OfflineAsk,
@@ -24,7 +25,6 @@ from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
 from hf_datasets.records import CaptionedVideo, Rejection
-from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
 

@@ -9,6 +9,7 @@ import datasets
 import polars as pl
 import pyarrow as pa
 
+from hf_datasets.builders import RegisteredBuilder
 from hf_datasets.fig import release
 from hf_datasets.fig.moments import (
     MOMENT_SCHEMA,
@@ -23,7 +24,6 @@ from hf_datasets.fig.moments import (
 )
 from hf_datasets.long_videos import VIDEO_FEATURES, VIDEO_SCHEMA, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import LEAST_ROWS, shards_of
 
 Granularity = Literal["fine", "coarse"]

@@ -19,9 +19,9 @@ from datasets.info import DatasetInfosDict
 from datasets.splits import SplitDict
 from huggingface_hub import DatasetCard
 
+from hf_datasets.builders import RENDERED, summarise
 from hf_datasets.publishing.shards import WrittenSplit
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RENDERED, summarise
 
 COUNTS_START = "<!-- counts: filled in by hf_datasets.publish -->"
 COUNTS_END = "<!-- end of counts -->"

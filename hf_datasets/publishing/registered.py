@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from hf_datasets.builders import REJECTIONS_FILE, RENDERED, RegisteredBuilder
 from hf_datasets.publish import write_folder
 from hf_datasets.publishing.cards import About
 from hf_datasets.publishing.generation_code import PACKAGE, GenerationCode
 from hf_datasets.publishing.rebuilding import open_builder, prepared_splits
 from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, RENDERED, RegisteredBuilder
 from hf_datasets.registry import BUILDERS, TITLES
 
 MINIATURE = "mini"

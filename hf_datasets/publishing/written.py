@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Features
 
+from hf_datasets.builders import REJECTIONS_FILE
 from hf_datasets.drafts import draft_of
 from hf_datasets.publish import check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, PARAMETERS_FILE
 from hf_datasets.publishing.shards import has_media, split_files, tables_in
-from hf_datasets.registration import REJECTIONS_FILE
 
 FACT = re.compile(r"(?m)^\* (?!without rows, so not loadable: )([^:\n]+): (.*)$")
 DESCRIBED = re.compile(r"(?m)^\| `([^`|]+)`(?: \(default\))? \| [\d,]+ \| (.*) \|$")

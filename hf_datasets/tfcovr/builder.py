@@ -8,9 +8,9 @@ from typing import Any, cast
 import datasets
 import polars as pl
 
+from hf_datasets.builders import RENDERED, RegisteredBuilder
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos, read_header, video_tables
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RENDERED, RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips

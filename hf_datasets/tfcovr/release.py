@@ -14,11 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.damaged_csv import ROW
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
-from hf_datasets.tables import check_columns, is_empty, judge, read_table
+from hf_datasets.tables import ROW, check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type

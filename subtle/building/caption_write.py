@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.generation.images import image_parts
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig

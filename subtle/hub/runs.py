@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
-from hf_datasets.registration import RENDERED
+from hf_datasets.builders import RENDERED
 from hf_datasets.registry import task_id
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED

@@ -10,9 +10,9 @@ from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.task_metadata import TaskMetadata
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
+from hf_datasets.builders import RENDERED, own_cache
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.registration import RENDERED, own_cache
 from hf_datasets.registry import evaluation_split
 
 AUTHORS_CONFIG = "release"

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
-from hf_datasets.video.previews import read_or_preview
+from hf_datasets.video.spans import read_spans, timeline_of
 
 MAX_CLIP_SECONDS = 60.0
 """Of a moment, so much is shown."""
@@ -89,16 +89,16 @@ class Media:
         self.lock, self.locks = Lock(), [Lock() for _ in range(64)]
         self.pools: queue.LifoQueue[VideoReaderPool] = queue.LifoQueue()  # the last one is warm
         for _ in range(num_workers):
-            self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_or_preview))
+            self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_spans))
 
     def read(self, footage: Footage, **task: Any) -> Any:
-        """What a reader process answers; for the task see `read_or_preview`.
+        """What a reader process answers; for the task see `read_spans`.
 
         Raises:
             VideoError: The file is gone or cannot be read; the message names it without its folder.
         """
         path = self.path(footage)
-        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, {"task": task})
+        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, task)
         pool = self.pools.get()  # no other thread uses it
         try:
             ((_, read),) = pool.read([request])
@@ -222,7 +222,7 @@ class Media:
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
-            seconds = float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
+            seconds = timeline_of(self.read(Footage(name, 0.0, 0.0, path), find="timeline")).end_seconds
             if seconds > self.max_upload_seconds:
                 most = f"{self.max_upload_seconds:.0f} s, the part that matters"
                 raise ValueError(f"{name} has {seconds:.0f} s; give at most {most}")

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 from transformers.utils.logging import disable_progress_bar
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.tfcovr.describing import DescribeTargetTask, QueryToDescribe
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask

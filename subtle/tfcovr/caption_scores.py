@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hf_datasets.registration import write_rejections
+from hf_datasets.builders import write_rejections
 from hf_datasets.tfcovr.caption_scores import (
     ATTRIBUTES,
     CaptionTally,

@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 from odd_values import LONG_RUN
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.comp import release as comp_release
 from hf_datasets.fig import release as fig_release
 from hf_datasets.fig.moments import read_moments
 from hf_datasets.records import CaptionedVideo, Clip, Moment, Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
 from hf_datasets.sources.didemo import read_didemo

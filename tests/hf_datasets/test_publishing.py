@@ -128,7 +128,7 @@ def test_code_of_a_dataset_reaches_no_other_wing():
     ):
         folders = {path.parts[1] for path in imported_files([BUILDERS[name]])}
         assert not folders & other
-        assert {"miniature", "registration.py"} <= folders
+        assert {"miniature", "builders.py"} <= folders
 
 
 def test_videos_of_others_and_unknown_names_are_refused_before_anything_is_prepared(tmp_path, miniature):

@@ -321,9 +321,9 @@ def test_a_subclass_that_changes_a_default_keeps_the_sentence():
 
 
 def test_values_that_configurations_repeat_are_those_of_the_packages():
+    from hf_datasets.builders import BUILDERS
     from hf_datasets.comp.paragraphs import MAX_IOU
     from hf_datasets.fig.clusters import TFIDF
-    from hf_datasets.registration import BUILDERS
     from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD
     from hf_models.moments import configuration_moments
     from subtle.building.options import BuildCompConfig, BuildTFCoVRConfig

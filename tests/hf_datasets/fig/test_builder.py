@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import hf_datasets  # noqa: F401 registers the names
+from hf_datasets.builders import prepare
 from hf_datasets.fig.builder import FIG
 from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate
 from hf_datasets.long_videos import with_paths
 from hf_datasets.publish import write_folder
-from hf_datasets.registration import prepare
 from hf_datasets.video import VideoError
 
 NAMES = ("charades_fig", "didemo_fig", "activitynet_fig")
