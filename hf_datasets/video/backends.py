@@ -9,9 +9,11 @@ import os
 import sys
 import threading
 import warnings
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -24,9 +26,10 @@ from .frame_folder import version_of
 from .pyav import OpenVideo, VideoLimits
 
 if TYPE_CHECKING:
+    from decord import VideoReader
     from torchcodec.decoders import VideoDecoder
 
-Backend = Literal["auto", "pyav", "torchcodec", "torchcodec-cuda"]
+Backend = Literal["auto", "pyav", "torchcodec", "torchcodec-cuda", "decord"]
 GPU_TOLERANCE = 3.0
 """Largest mean difference of a frame that a GPU decodes from PyAV's, in levels of 255: it rounds colors otherwise."""
 MAX_OPEN_FILES = 8
@@ -55,7 +58,7 @@ class OpenFiles(Generic[Opened]):
     def _abandon(self) -> None:
         """Forget the open files of the process that forked, and never close them.
 
-        Closing waits for a decoder's threads, and threads do not exist in a fork.
+        Closing waits for a decoder's threads (decord's for ever), and threads do not exist in a fork.
         """
         for opened in self._idle.values():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
@@ -83,6 +86,18 @@ class OpenFiles(Generic[Opened]):
                 self._idle.popitem(last=False)
 
 
+@dataclass
+class _DecordFile:
+    reader: "VideoReader"
+    keys: Sequence[int] | None = None  # of all its frames, once it is known that decord finds them
+
+
+def _open_decord(path: Path) -> _DecordFile:
+    from decord import VideoReader
+
+    return _DecordFile(VideoReader(str(path), num_threads=1))
+
+
 def _open_torchcodec(path: Path, **options: Any) -> "VideoDecoder":
     from torchcodec.decoders import VideoDecoder
 
@@ -92,6 +107,7 @@ def _open_torchcodec(path: Path, **options: Any) -> "VideoDecoder":
 PYAV_FILES = OpenFiles(OpenVideo)
 _TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
 _TORCHCODEC_CUDA_FILES = OpenFiles(partial(_open_torchcodec, device="cuda"))
+_DECORD_FILES = OpenFiles(_open_decord)
 
 
 @contextmanager
@@ -204,11 +220,46 @@ def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.
     return {key: frames[key] for key in keys}
 
 
+def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; refuses files of which decord 0.6 is known to return other frames than the requested ones.
+
+    Raises:
+        VideoError: For such a file.
+    """
+    with _DECORD_FILES.lend(video.path) as opened:
+        if opened.keys is None:
+            if not _has_closed_gops(video):
+                raise VideoError(
+                    f"{video.path}: decord would give wrong frames (edit list, open GOPs, or a container that it "
+                    "cannot seek in); use backend='pyav'"
+                )
+            opened.keys = video.span(None, None).keys
+        if len(opened.reader) != len(opened.keys):
+            raise VideoError(f"{video.path}: decord counts other frames than there are; use backend='pyav'")
+        numbers = [bisect_left(opened.keys, key) for key in keys]
+        return dict(zip(keys, opened.reader.get_batch(numbers).asnumpy(), strict=True))
+
+
+def _has_closed_gops(video: OpenVideo) -> bool:
+    """Whether decoding can start at every keyframe: nothing decoded after it is presented before it."""
+    if not video.format.startswith(("mov", "matroska", "avi")):
+        return False
+    num_keyframes, last_keyframe = 0, None
+    for packet in video.packets(None):
+        if packet.is_keyframe:
+            num_keyframes, last_keyframe = num_keyframes + 1, packet.pts
+        is_leading = last_keyframe is None or packet.pts is None or packet.pts < last_keyframe
+        if packet.is_discard or (video.has_timestamps and is_leading):
+            return False
+    return video.has_timestamps or num_keyframes == 1
+
+
 PIXELS = {
     "auto": pyav_pixels,
     "pyav": pyav_pixels,
     "torchcodec": torchcodec_pixels,
     "torchcodec-cuda": torchcodec_cuda_pixels,
+    "decord": decord_pixels,
 }
 
 

@@ -57,8 +57,9 @@ def main() -> None:
 def _imported_reader(setup: dict[str, Any]) -> Reader:
     # All that is slow to import is imported here, where no clip's time is running.
     needed = ["av", "av.video.reformatter", "PIL.Image"]
-    if setup["options"]["backend"].startswith("torchcodec"):
-        needed.append("torchcodec.decoders")
+    backend = setup["options"]["backend"]
+    if backend == "decord" or backend.startswith("torchcodec"):
+        needed.append("decord" if backend == "decord" else "torchcodec.decoders")
     for module in needed:
         with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will name the error
             importlib.import_module(module)

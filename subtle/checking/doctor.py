@@ -102,7 +102,7 @@ def check_decoders(folder: Path) -> Iterator[Check]:
     seconds = (time.perf_counter() - start) / 3
     speed = f"{1 / seconds:.1f} clips/s of one core, {1000 * seconds / 12:.1f} ms a frame of 720p that a model sees"
     yield Check("decoder PyAV", "ok", f"{av.__version__}: {speed}")
-    for name in ("torchcodec",):
+    for name in ("torchcodec", "decord"):
         if importlib.util.find_spec(name) is None:
             yield Check(f"decoder {name}", "ok", "not installed, and not needed")
             continue
