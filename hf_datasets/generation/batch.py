@@ -13,9 +13,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.errors import HINTS, MalformedResponseError, rejected_option
 from hf_datasets.generation.event_loop import event_loop, result_of
 from hf_datasets.generation.openai_chat import OpenAIChat
+from hf_datasets.generation.server import HINTS, MalformedResponseError, rejected_option
 
 URL = "/v1/chat/completions"
 MAX_BYTES = 190_000_000

@@ -19,18 +19,19 @@ from tenacity.wait import wait_random_exponential
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.completions import read_completion
-from hf_datasets.generation.errors import (
+from hf_datasets.generation.event_loop import event_loop
+from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
+from hf_datasets.generation.server import (
+    BoundedClient,
     MalformedResponseError,
+    ResponseTooLongError,
     hint_for,
     is_transient,
     may_be_charged,
+    read_completion,
     rejected_option,
     retry_after_seconds,
 )
-from hf_datasets.generation.event_loop import event_loop
-from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
-from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
 
 logger = logging.getLogger(__name__)
 

@@ -29,11 +29,10 @@ from hf_datasets.fig.tasks import (
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, NoAnswerError, Request
-from hf_datasets.generation.conversation import judge
-from hf_datasets.generation.errors import MalformedResponseError
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import generate, judge
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.generation.prices import Price
+from hf_datasets.generation.server import MalformedResponseError
 from hf_datasets.records import LabelPair, Moment, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.tfcovr.labels import Label, find_label
