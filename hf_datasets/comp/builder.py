@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -21,7 +21,7 @@ from hf_datasets.comp.annotations import (
 from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
-from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
+from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_files, read_release
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.registration import RegisteredBuilder
@@ -39,7 +39,7 @@ CLIP_SCHEMA = pa.schema(
         "caption": pa.string(),
     }
 )
-"""The miniature's single actions, a dataset of short clips and captions for `stacking.stack_clips`."""
+"""The miniature's single actions, a dataset of short clips and captions for `contrasts.Stacks`."""
 ROW_FEATURES = datasets.Features(PAIR_FEATURES | {"video": datasets.Value("string")})
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
@@ -59,6 +59,7 @@ DESCRIPTIONS = {
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated from {source}'s annotations.",
 }
+SOURCE_NAMES: dict[Source, str] = {"activitynet": "ActivityNet-Captions", "youcook2": "YouCook2"}
 GENERATION = ("seed", "max_iou")
 """The parameters that only rows generated here have."""
 
@@ -88,14 +89,20 @@ class CompBuilder(RegisteredBuilder):
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = CompConfig
+    BUILDER_CONFIGS = [  # noqa: RUF012 as `datasets` declares it
+        CompConfig(name=name, version="1.0.0", description=text) for name, text in DESCRIPTIONS.items()
+    ]
     DEFAULT_CONFIG_NAME = "mini"
-    SOURCE: ClassVar[Source]
-    ID_PREFIX: ClassVar[str] = ""
+
+    @property
+    def _annotated(self) -> Source:
+        """Which annotations the dataset is made of."""
+        return "youcook2" if self.dataset_name == "youcook2_comp" else "activitynet"
 
     def _info(self) -> datasets.DatasetInfo:
         others = {"mini-clips": datasets.Features.from_arrow_schema(CLIP_SCHEMA), "mini-videos": VIDEO_FEATURES}
         return datasets.DatasetInfo(
-            description=self.config.description or "",
+            description=(self.config.description or "").format(source=SOURCE_NAMES[self._annotated]),
             features=others.get(self.config.name, ROW_FEATURES).copy(),
             homepage=HOMEPAGE,
             citation=CITATION,
@@ -124,7 +131,7 @@ class CompBuilder(RegisteredBuilder):
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
 
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the clips of the miniature do not depend on it")
-        clips = read_clips(self._miniature_dir(), self.SOURCE)
+        clips = read_clips(self._miniature_dir(), self._annotated)
         return {split: partial(iter, rows) for split, rows in clips.items()}
 
     def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
@@ -132,7 +139,7 @@ class CompBuilder(RegisteredBuilder):
 
         self._refuse(("video_dir", "max_iou", "time_unit"), "the miniature's events are known exactly")
         root = self._miniature_dir()
-        stretches = read_stretches(root, self.SOURCE, self.config.seed)
+        stretches = read_stretches(root, self._annotated, self.config.seed)
         return {
             split: partial(self._miniature_rows, split, videos, root, LabelActionTask())
             for split, videos in stretches.items()
@@ -146,12 +153,11 @@ class CompBuilder(RegisteredBuilder):
     def _release(self, dl_manager: datasets.DownloadManager) -> dict[str, Callable[[], Iterator[Row]]]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir()
-        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self.SOURCE)
-        unit = self.config.time_unit
-        return {split: partial(self._published_rows, Path(path), self.ID_PREFIX, unit) for split, path in files.items()}
+        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self._annotated)
+        return {split: partial(self._published_rows, Path(path)) for split, path in files.items()}
 
     def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
-        addresses = {split: address(self.SOURCE, split) for split in ("train", "validation")}
+        addresses = {split: address(self._annotated, split) for split in ("train", "validation")}
         try:
             files: dict[str, str] = dl_manager.download(addresses)
         except (OSError, ValueError) as error:
@@ -161,8 +167,9 @@ class CompBuilder(RegisteredBuilder):
             ) from None
         return files
 
-    def _published_rows(self, path: Path, prefix: str, unit: TimeUnit) -> Iterator[Row]:
-        yield from self._located(read_release(path, prefix=prefix, time_unit=unit))
+    def _published_rows(self, path: Path) -> Iterator[Row]:
+        prefix = ID_PREFIXES[self._annotated]
+        yield from self._located(read_release(path, prefix=prefix, time_unit=self.config.time_unit))
 
     def _source(self) -> dict[str, Callable[[], Iterator[Row]]]:
         self._refuse(("time_unit",), "upstream annotations are in seconds")
@@ -187,8 +194,8 @@ class CompBuilder(RegisteredBuilder):
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []
-        for video in self._kept(read_annotations(path, self.SOURCE, split)):
-            max_iou = MAX_IOU[self.SOURCE] if self.config.max_iou is None else self.config.max_iou
+        max_iou = MAX_IOU[self._annotated] if self.config.max_iou is None else self.config.max_iou
+        for video in self._kept(read_annotations(path, self._annotated, split)):
             chosen, events = select_video(video, max_iou=max_iou)
             list(self._kept(events))
             videos += self._kept([chosen])
@@ -230,11 +237,3 @@ class CompBuilder(RegisteredBuilder):
             self.info.description += f" {len(paths)} of {total} videos are in video_dir."
         for row in kept:
             yield row | {"video": paths.get(row["video_id"])}
-
-
-def configurations(source: str) -> list[CompConfig]:
-    """The configurations, the generated one named after its source."""
-    return [
-        CompConfig(name=name, version="1.0.0", description=text.format(source=source))
-        for name, text in DESCRIPTIONS.items()
-    ]
