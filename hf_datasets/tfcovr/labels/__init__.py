@@ -5,19 +5,13 @@ A user's own labels are the same record, made by `free_text.own_labels`.
 
 import csv
 import unicodedata
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hf_datasets.tfcovr.labels.diving import (
-    DivingAttributes,
-    describe_diving,
-    dive_disagreements,
-    parse_diving,
-)
+from hf_datasets.tfcovr.labels.diving import DivingAttributes, describe_diving, parse_diving
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
 
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
@@ -26,7 +20,7 @@ MARKS = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
 
 Attributes = GymnasticsAttributes | DivingAttributes
 LabelSource = Literal["finegym", "finediving", "own"]
-InconsistencyKind = Literal["identical text", "dive number"]
+Sport = Literal["gymnastics", "diving"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +40,6 @@ class Label:
     source: LabelSource
     description: str
     attributes: Attributes | None = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelInconsistency:
-    """Labels whose annotation contradicts itself or that cannot be told apart by their text."""
-
-    label_ids: tuple[str, ...]
-    kind: InconsistencyKind
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +69,17 @@ def describe(attributes: Attributes) -> str:
     if isinstance(attributes, GymnasticsAttributes):
         return describe_gymnastics(attributes)
     return describe_diving(attributes)
+
+
+def sport_of(label: Label) -> Sport:
+    """The sport of a label.
+
+    Raises:
+        ValueError: It is a label of another vocabulary.
+    """
+    if label.attributes is None:
+        raise ValueError(f"{label.description!r} is no label of TF-CoVR, so it has no attributes to compare with")
+    return "diving" if isinstance(label.attributes, DivingAttributes) else "gymnastics"
 
 
 @cache
@@ -132,24 +128,6 @@ def find_label(label_id: str) -> Label:
     return label
 
 
-@cache
-def classes_by_description() -> dict[str, tuple[str, ...]]:
-    """The ids of the labels under each description, in class order."""
-    classes: dict[str, tuple[str, ...]] = defaultdict(tuple)
-    for label in load_labels():
-        classes[label.description] += (label.label_id,)
-    return dict(classes)
-
-
-def answer_class(label_id: str) -> tuple[str, ...]:
-    """The ids of all labels with this label's text, in class order: no text can tell them apart.
-
-    >>> answer_class("216"), answer_class("45")
-    (('180', '216'), ('45',))
-    """
-    return classes_by_description()[find_label(label_id).description]
-
-
 def reading(description: str) -> str:
     """A description normalized for comparison: case-folded, with single spaces and no marks around the words.
 
@@ -195,25 +173,3 @@ def differences(source: Attributes, target: Attributes) -> tuple[Change, ...]:
         for slot in fields(source)
         if slot.compare and getattr(source, slot.name) != getattr(target, slot.name)
     )
-
-
-def label_inconsistencies() -> tuple[LabelInconsistency, ...]:
-    """The known inconsistencies of the labels: identical texts, then dive numbers.
-
-    >>> for found in label_inconsistencies()[3:5]:
-    ...     print(found.label_ids, found.message)
-    ('5253b', '5251b') both read 'Back, 1.5 Twists, 2.5 Soms.Pike, Entry'
-    ('6142d',) the number says 1 twists, the description 4.5; the description ends without the entry
-    """
-    identical = [
-        LabelInconsistency(label_ids, "identical text", f"both read {description!r}")
-        for description, label_ids in classes_by_description().items()
-        if len(label_ids) > 1
-    ]
-    disagreeing = [
-        LabelInconsistency((label.label_id,), "dive number", "; ".join(messages))
-        for label in load_labels()
-        if isinstance(label.attributes, DivingAttributes)
-        and (messages := dive_disagreements(label.label_id, label.attributes))
-    ]
-    return (*identical, *disagreeing)
