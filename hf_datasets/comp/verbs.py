@@ -11,42 +11,11 @@ from HanTa.HanoverTagger import HanoverTagger
 
 FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
 """Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
-LIGHT = frozenset(
-    [
-        "be",
-        "have",
-        "do",
-        "begin",
-        "start",
-        "continue",
-        "keep",
-        "stop",
-        "finish",
-        "see",
-        "show",
-        "appear",
-        "try",
-        "seem",
-        "use",
-        "get",
-        "go",
-        "come",
-        "make",
-        "let",
-        "lead",
-        "follow",
-        "become",
-        "include",
-        "contain",
-        "wear",
-        "stand",
-        "sit",
-        "demonstrate",
-        "explain",
-        "attempt",
-        "proceed",
-    ]
-)
+LIGHT = frozenset([
+    "be", "have", "do", "begin", "start", "continue", "keep", "stop", "finish", "see", "show", "appear", "try",
+    "seem", "use", "get", "go", "come", "make", "let", "lead", "follow", "become", "include", "contain", "wear",
+    "stand", "sit", "demonstrate", "explain", "attempt", "proceed",
+])  # fmt: skip
 """Verbs that carry no action of their own, or that fit any video."""
 ALIKE = tuple(
     frozenset(group.split())

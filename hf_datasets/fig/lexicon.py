@@ -9,44 +9,11 @@ from HanTa.HanoverTagger import HanoverTagger
 
 from hf_datasets.records import Moment
 
-PEOPLE: Final = frozenset(
-    [
-        "person",
-        "man",
-        "woman",
-        "guy",
-        "girl",
-        "boy",
-        "lady",
-        "people",
-        "child",
-        "kid",
-        "baby",
-        "someone",
-        "somebody",
-        "he",
-        "she",
-        "they",
-        "it",
-        "one",
-        "other",
-        "another",
-        "camera",
-        "video",
-        "hand",
-        "hands",
-        "head",
-        "face",
-        "arm",
-        "arms",
-        "back",
-        "side",
-        "front",
-        "top",
-        "way",
-        "time",
-    ]
-)
+PEOPLE: Final = frozenset([
+    "person", "man", "woman", "guy", "girl", "boy", "lady", "people", "child", "kid", "baby", "someone", "somebody",
+    "he", "she", "they", "it", "one", "other", "another", "camera", "video", "hand", "hands", "head", "face", "arm",
+    "arms", "back", "side", "front", "top", "way", "time",
+])  # fmt: skip
 """Nouns that do not name a thing in the scene."""
 MIN_SHARED: Final = 0.5
 """Minimum temporal IoU at which two captions describe the same time."""

@@ -8,7 +8,6 @@ things named there (static), and what happens beside the moment (dynamic). Where
 there is nothing to add, and the row is rejected.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from pydantic import BaseModel
 from hf_datasets.fig.parsing import after_list, clean, json_strings, labeled_sections, numbered_items
 from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.task import Message, PromptSet
+from hf_datasets.generation.repair import as_data
+from hf_datasets.generation.task import Message, PromptSet, text_part
 from hf_datasets.records import Moment, Rejection
 
 NUM_CANDIDATES: Final = 3
@@ -102,11 +102,6 @@ class Answers:
     description: str
 
 
-def as_data(**values: Any) -> str:
-    """Values as a JSON object, so that captions are data and not instructions."""
-    return json.dumps(values, ensure_ascii=False)
-
-
 def body(caption: str) -> str:
     """A caption without its full stop."""
     return caption.strip().rstrip(".")
@@ -167,7 +162,7 @@ class PromptedTask:
         """
         is_own = self.prompts == "own"
         text = as_data(**values) if is_own else self.template.format(**{**values, **(printed or {})})
-        content = [{"type": "text", "text": text}, *images] if images else text
+        content = [text_part(text), *images] if images else text
         asked = [{"role": "user", "content": content}]
         return [{"role": "system", "content": self.template}, *asked] if is_own else asked
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image
 
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, text_part
 
 BYTES_PER_TOKEN = 4
 """UTF-8 bytes per token, the usual rule for English; captions have 4.2 to 4.6, so this overestimates the cost."""
@@ -118,7 +118,7 @@ def message_tokens(
     total = 0
     for message in messages:
         content = message["content"]
-        parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts: list[dict[str, Any]] = [text_part(content)] if isinstance(content, str) else content
         total += MESSAGE_TOKENS
         for part in parts:
             if part["type"] == "image_url":

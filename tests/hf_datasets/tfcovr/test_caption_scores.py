@@ -9,12 +9,11 @@ from hf_datasets.tfcovr.caption_scores import (
     majority,
     read_caption,
     score_caption,
-    sport_of,
     stated_by,
 )
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import find_label, load_labels
+from hf_datasets.tfcovr.labels import find_label, load_labels, sport_of
 
 C1_AND_C2 = [
     # label id, LaViLa, Video-XL, what Video-XL says right and wrong
