@@ -111,38 +111,36 @@ class CompBuilder(RegisteredBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         if self.config.name == "mini-videos":
             return self._generators(self._miniature_videos())
-        read: dict[str, Callable[[], dict[str, Callable[[], Iterator[Row]]]]] = {
+        read: dict[str, Callable[[], Mapping[str, Iterable[Row]]]] = {
             "mini": self._miniature,
             "mini-clips": self._miniature_clips,
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }
         schema = CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
-        splits = {
-            split: pa.Table.from_pylist(list(rows()), schema=schema) for split, rows in read[self.config.name]().items()
-        }
-        return self._generators({split: shards_of(table) for split, table in splits.items()})
+        splits = read[self.config.name]().items()
+        return self._generators(
+            {split: shards_of(pa.Table.from_pylist(list(rows), schema=schema)) for split, rows in splits}
+        )
 
     def _miniature_videos(self) -> Mapping[Any, Tables]:
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the videos of the miniature do not depend on it")
         return miniature_videos(self._miniature_dir())
 
-    def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _miniature_clips(self) -> Mapping[str, Iterable[Row]]:
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
 
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the clips of the miniature do not depend on it")
-        clips = read_clips(self._miniature_dir(), self._annotated)
-        return {split: partial(iter, rows) for split, rows in clips.items()}
+        return read_clips(self._miniature_dir(), self._annotated)
 
-    def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _miniature(self) -> Mapping[str, Iterable[Row]]:
         from hf_datasets.comp.miniature import LabelActionTask, read_stretches  # imports the renderer
 
         self._refuse(("video_dir", "max_iou", "time_unit"), "the miniature's events are known exactly")
         root = self._miniature_dir()
         stretches = read_stretches(root, self._annotated, self.config.seed)
         return {
-            split: partial(self._miniature_rows, split, videos, root, LabelActionTask())
-            for split, videos in stretches.items()
+            split: self._miniature_rows(split, videos, root, LabelActionTask()) for split, videos in stretches.items()
         }
 
     def _miniature_rows(self, split: str, stretches: list[CaptionedVideo], root: Path, actions: Any) -> Iterator[Row]:
@@ -150,11 +148,15 @@ class CompBuilder(RegisteredBuilder):
             video_id = row["video_id"].partition(":")[0]  # a stretch is a part of one file
             yield row | {"video_id": video_id, "video": str(root / "videos" / f"{video_id}.mp4")}
 
-    def _release(self, dl_manager: datasets.DownloadManager) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _release(self, dl_manager: datasets.DownloadManager) -> Mapping[str, Iterable[Row]]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir()
         files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self._annotated)
-        return {split: partial(self._published_rows, Path(path)) for split, path in files.items()}
+        prefix, unit = ID_PREFIXES[self._annotated], self.config.time_unit
+        return {
+            split: self._located(read_release(Path(path), prefix=prefix, time_unit=unit))
+            for split, path in files.items()
+        }
 
     def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
         addresses = {split: address(self._annotated, split) for split in ("train", "validation")}
@@ -167,11 +169,7 @@ class CompBuilder(RegisteredBuilder):
             ) from None
         return files
 
-    def _published_rows(self, path: Path) -> Iterator[Row]:
-        prefix = ID_PREFIXES[self._annotated]
-        yield from self._located(read_release(path, prefix=prefix, time_unit=self.config.time_unit))
-
-    def _source(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _source(self) -> Mapping[str, Iterable[Row]]:
         self._refuse(("time_unit",), "upstream annotations are in seconds")
         data_dir = self._data_dir()
         if data_dir is None:
@@ -184,9 +182,9 @@ class CompBuilder(RegisteredBuilder):
             published.setdefault(path.name.partition("-")[0], []).append(path)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
-            return {split: partial(self._generated_rows, paths) for split, paths in published.items()}
+            return {split: self._generated_rows(paths) for split, paths in published.items()}
         files = annotation_files(data_dir)
-        return {split: partial(self._source_rows, split, path) for split, path in files.items()}
+        return {split: self._source_rows(split, path) for split, path in files.items()}
 
     def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
         tables = [with_names(pq.read_table(path, columns=PAIR_SCHEMA.names)) for path in paths]
@@ -210,11 +208,7 @@ class CompBuilder(RegisteredBuilder):
         yield from self._kept(construction.rows())
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Collect rejections.
-
-        Yields:
-            The other records.
-        """
+        # Collects rejections, and yields the other records.
         for record in records:
             if isinstance(record, Rejection):
                 self.rejections.append(record)
@@ -222,11 +216,7 @@ class CompBuilder(RegisteredBuilder):
                 yield record
 
     def _located(self, rows: Iterable[Row | Rejection]) -> Iterator[Row]:
-        """Add the path of the video, null where it is not there or no folder is given.
-
-        Yields:
-            The rows.
-        """
+        # With the path of the video, null where it is not there or no folder is given.
         kept = list(self._kept(rows))
         paths: dict[str, str] = {}
         if self.config.video_dir is not None:

@@ -90,23 +90,21 @@ class Verbs:
     by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
 
     Args:
-        sentences: Captions of the dataset.
-        min_count: Verbs seen less often in a frame are left out; they are often errors of the tagger.
+        sentences: Captions of the dataset. What is seen once in a frame is left out; it is often an error of the tagger.
 
     Example:
-        >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."], min_count=1)
+        >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."] * 2)
         >>> verbs.replace("He lifts a box.", random.Random(0))
         Replacement(sentence='He throws a box.', action='lifts', replacement='throws')
     """
 
-    def __init__(self, sentences: Iterable[str], *, min_count: int = 2) -> None:
+    def __init__(self, sentences: Iterable[str]) -> None:
         counts: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
         for sentence in sentences:
             for action in find_actions(sentence):
                 counts[action.frame][action.word.lower(), action.lemma] += 1
         self._known = {
-            frame: {word: count for word, count in found.items() if count >= min_count}
-            for frame, found in counts.items()
+            frame: {word: count for word, count in found.items() if count > 1} for frame, found in counts.items()
         }
 
     def replace(self, sentence: str, generator: random.Random) -> Replacement | None:

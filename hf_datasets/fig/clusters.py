@@ -17,16 +17,16 @@ ROUNDING = 1e-6
 """How far the cosine distance of two float32 embeddings is off; in Charades-FIG two captions are at 0.01000007."""
 NOISE = -1
 SVD_DIMENSIONS = 50
+BATCH = 64
 
 
-def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_size: int = 64) -> Any:
+def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF) -> Any:
     """Embeddings of unit length.
 
     Args:
         sentences: The captions.
         encoder: "tfidf" (words and pairs of words, no download), or a text model's folder or name on the Hub, whose
             last states are averaged over the tokens, as Sentence-BERT does.
-        batch_size: Captions at a time.
 
     Returns:
         `(n, D)`: a NumPy array, or with "tfidf" a sparse matrix of SciPy.
@@ -41,8 +41,8 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_siz
 
     tokenizer, model = AutoTokenizer.from_pretrained(encoder), AutoModel.from_pretrained(encoder).eval()
     parts = []
-    for first in tqdm(range(0, len(sentences), batch_size), desc="sentences", unit="batch"):
-        batch = list(sentences[first : first + batch_size])
+    for first in tqdm(range(0, len(sentences), BATCH), desc="sentences", unit="batch"):
+        batch = list(sentences[first : first + BATCH])
         tokens = tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
         mask = tokens["attention_mask"][..., None]
         with torch.inference_mode():

@@ -1,7 +1,7 @@
 """The table of moments: read, checked across rows, and joined with the paths of their videos."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_datasets.fig.release import Split, read_release
-from hf_datasets.long_videos import VIDEO_SCHEMA
+from hf_datasets.fig.release import read_release
+from hf_datasets.long_videos import SPLITS, VIDEO_SCHEMA, Split
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.tables import check_columns, is_empty, judge
 
@@ -27,7 +27,6 @@ MOMENT_SCHEMA = pa.schema(
         "fine_caption_score": pa.float64(),
     }
 )
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 PUBLISHED_FOLDER = "source"
 """The folder of the moments in what `recipes/build.py fig` writes."""
 FRAME_SCHEMA = pl.Schema({
@@ -203,7 +202,7 @@ def table_of(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> pa.Table:
     return rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
 
 
-def splits_of(rows: pl.DataFrame, splits: Iterable[Split] = SPLITS) -> list[Split]:
+def splits_of(rows: pl.DataFrame) -> list[Split]:
     """Which splits have rows, in their usual order."""
     present = set(rows["split"])
-    return [split for split in splits if split in present]
+    return [split for split in SPLITS if split in present]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from hf_datasets.fig.moments import FRAME_SCHEMA, published_moments
-from hf_datasets.fig.release import Split
+from hf_datasets.long_videos import Split
 from hf_datasets.records import Moment, Rejection
 
 if TYPE_CHECKING:

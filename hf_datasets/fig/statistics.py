@@ -158,17 +158,6 @@ def counts_of(dataset: str, splits: Mapping[str, pl.DataFrame]) -> dict[str, dic
     return {dataset: found} | {f"{dataset}/{split}": {"moments": float(len(part))} for split, part in splits.items()}
 
 
-def score_histogram(*splits: Dataset) -> dict[int, int]:
-    """The number of scores in each interval `[i, i + 1)` of integers, ascending.
-
-    Example:
-        >>> score_histogram(Dataset.from_dict({"fine_caption_score": [-0.5, 0.0, 0.9, 1.0]}))
-        {-1: 1, 0: 2, 1: 1}
-    """
-    floors = _frame(*splits)["fine_caption_score"].drop_nulls().floor().cast(pl.Int64)
-    return dict(floors.value_counts().sort(floors.name).iter_rows())
-
-
 def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
     """Captions that several rows share exactly: the number of such captions, and of rows that have them.
 

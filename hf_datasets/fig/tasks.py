@@ -31,16 +31,22 @@ EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|sec
 
 
 @dataclass(frozen=True, slots=True)
-class Keyframe:
-    """One keyframe of a moment, by the time at which it is shown."""
+class MomentRow:
+    """What a task asks about a moment."""
 
     moment: Moment
-    seconds: float
 
     @property
     def key(self) -> str:
         """The name of the moment in rejections."""
         return self.moment.key
+
+
+@dataclass(frozen=True, slots=True)
+class Keyframe(MomentRow):
+    """One keyframe of a moment, by the time at which it is shown."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +59,24 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticRow:
+class StaticRow(MomentRow):
     """A moment with the attributes of its keyframes; `named` are things that other captions of the video name."""
 
-    moment: Moment
     keyframes: tuple[Attributes, ...] = ()
     named: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """The name of the moment in rejections."""
-        return self.moment.key
-
 
 @dataclass(frozen=True, slots=True)
-class DynamicRow:
+class DynamicRow(MomentRow):
     """A moment with the questions, answers and description of the stages so far.
 
     `beside` are other annotations of the same video: (`while`, `before` or `after`, caption).
     """
 
-    moment: Moment
     questions: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     description: str = ""
     beside: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name of the moment in rejections."""
-        return self.moment.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,16 +154,10 @@ class OpenAIBatchChat(OpenAIChat):
         return task
 
     async def _one_settled(self, message: str) -> None:
-        """Wait until a batch that is under way has ended.
-
-        Raises:
-            GenerationStoppedError: There is none; with the message.
-        """
+        # Waits until a batch that is under way has ended; where there is none, the message ends the run.
         if not self._under_way:
             raise GenerationStoppedError(message)
-        settled = asyncio.get_running_loop().create_future()
-        self._settled.append(settled)
-        await settled
+        await self._settled.wait()
 
     def _affordable(self, requests: dict[str, Request]) -> dict[str, Request]:
         """The first requests that fit into one file and, at their highest cost, into what is left of the budget."""
@@ -308,12 +302,7 @@ class OpenAIBatchChat(OpenAIChat):
         readings: int = 1,
         **options: Any,
     ) -> Result:
-        """What `read` finds in the response to a call of the files or batches API.
-
-        Raises:
-            GenerationStoppedError: It failed for good; the message says how to fix it.
-            UnreadableError: The response could not be read, `readings` times.
-        """
+        # What `read` finds in the response to a call of the files or batches API; it is called up to `readings` times.
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(UNREADABLE),
             stop=stop_after_attempt(readings),

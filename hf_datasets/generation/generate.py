@@ -164,11 +164,7 @@ def _generate_live(
 def _open_rows(
     task: Task[Any, Any], rows: Iterable[Any], max_answers: int
 ) -> Generator[tuple[Steps, Request | Rejection]]:
-    """Make the first requests of rows, some ahead in threads.
-
-    Yields:
-        The steps of each row and its first request, in the order of the rows.
-    """
+    # The steps of each row and its first request, in the order of the rows, some made ahead in threads.
     ahead: deque[tuple[Steps, Future[Any]]] = deque()
     readers = ThreadPoolExecutor(READERS, "generation-rows")
     try:
@@ -317,14 +313,7 @@ class _Group:
         self.send(chat, cache)
 
     def outcomes(self, chat: BatchChat) -> Iterator[Any]:
-        """The end of the group.
-
-        Yields:
-            The outcomes in order.
-
-        Raises:
-            GenerationStoppedError: The batches stopped; the outcomes before the first open row were yielded.
-        """
+        # In order; where the batches stopped, those before the first open row, and then the reason is raised.
         for opened in self.rows:
             if opened.request and self.stopped:
                 raise self.stopped
@@ -337,11 +326,7 @@ class _Group:
 def _generate_in_batches(
     task: Task[Any, Any], rows: Iterable[Any], chat: BatchChat, cache: AnswerCache, max_answers: int
 ) -> Iterator[Any]:
-    """Let several groups of rows wait for their batches at the same time.
-
-    Yields:
-        The outcomes in the order of the rows.
-    """
+    # Several groups of rows wait for their batches at the same time; the outcomes are in the order of the rows.
     chat.recover(cache)
     groups: deque[_Group] = deque()
     opened = _open_rows(task, rows, max_answers)
@@ -378,11 +363,7 @@ def _groups(
     chat: BatchChat,
     cache: AnswerCache,
 ) -> Iterator[_Group]:
-    """Take as many rows together as one batch has room for.
-
-    Yields:
-        Groups of rows, each row as far as the cache answers it.
-    """
+    # As many rows together as one batch has room for, each row as far as the cache answers it.
     group, num_bytes = _Group(), 0
     for steps, first in opened:
         row = _Open(steps)

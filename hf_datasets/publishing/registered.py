@@ -109,11 +109,7 @@ def _open(
     video_dir: str | os.PathLike[str] | None,
     videos: bool,
 ) -> dict[str, RegisteredBuilder]:
-    """The builders of the wanted configurations, those with videos only where they are asked for.
-
-    Raises:
-        ValueError: One with videos is named, but videos are not asked for.
-    """
+    # The builders of the wanted configurations, those with videos only where they are asked for.
     if configs is None:
         default = open_builder(name, MINIATURE, data_dir=data_dir)
         names = [config for config in default.builder_configs if config.partition("-")[0] == MINIATURE]
@@ -138,11 +134,7 @@ def _parameters(builder: RegisteredBuilder) -> dict[str, Any]:
 
 
 def _plan(miniature: Path) -> dict[str, Any]:
-    """How a miniature was rendered, as it says itself.
-
-    Raises:
-        FileNotFoundError: It does not say it.
-    """
+    # How a miniature was rendered, as it says itself.
     from hf_datasets.miniature.render import PLAN_FILE  # imports the renderer
 
     path = miniature / PLAN_FILE

@@ -133,11 +133,7 @@ def tables_in(files: Iterable[Path]) -> Iterator[pa.Table]:
 
 
 def _embedded(table: pa.Table) -> Iterator[pa.Table]:
-    """Put the media inside.
-
-    Yields:
-        Tables of up to `MEDIA_ROWS` rows and about `GROUP_BYTES`.
-    """
+    # With the media inside, in tables of up to `MEDIA_ROWS` rows and about `GROUP_BYTES`.
     rows: list[pa.Table] = []
     for number in range(len(table)):
         rows.append(embed_table_storage(table.slice(number, 1), remote_files=False))

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.footage.moments import moment_name
+from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import (
@@ -22,7 +23,6 @@ from hf_datasets.tfcovr.clips import (
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, reading
 from hf_datasets.tfcovr.splitting import held_out_videos
-from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 logger = logging.getLogger(__name__)
 

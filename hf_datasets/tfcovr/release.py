@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from hf_datasets.damaged_csv import ROW
+from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
@@ -22,7 +23,6 @@ from hf_datasets.tables import check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
-from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 REPOSITORY = "ucf-crcv/TF-CoVR"
 FILE_PATTERNS = ("*.csv", "*.parquet")

@@ -191,8 +191,8 @@ def test_charades_sta_is_read_with_the_durations_of_charades(tmp_path):
     lines = ["3MSZA 24.3 30.4##person turn a light on.", "3MSZA 9 2##no.", "OTHER 1 2##no.", "3MSZA 1 2##", "junk"]
     (tmp_path / "charades_sta_test.txt").write_text("\n".join(lines))
     durations = read_durations(tmp_path / "Charades_v1_test.csv")
-    moment, *rejected = read_charades_sta(tmp_path / "charades_sta_test.txt", durations, first_id=5)
-    assert moment == Moment(5, "3MSZA", 30.96, 24.3, 30.4, "person turn a light on.", "", None)
+    moment, *rejected = read_charades_sta(tmp_path / "charades_sta_test.txt", durations)
+    assert moment == Moment(0, "3MSZA", 30.96, 24.3, 30.4, "person turn a light on.", "", None)
     assert [one.key[-2:] for one in rejected] == [":2", ":3", ":4", ":5"]
     assert len({one.reason for one in rejected}) == 4
 
@@ -202,8 +202,8 @@ def test_didemo_takes_the_interval_of_most_annotators(tmp_path):
     times = [[0, 0], [5, 5], [2, 3], [5, 5]]
     path = tmp_path / "val_data.json"
     path.write_text(json.dumps([{**entry, "times": times}, {**entry, "times": []}, {"annotation_id": 1}]))
-    moment, *rejected = read_didemo(path, {"12@N0_3_4": 38.5})
-    assert moment == Moment(9, "12@N0_3_4", 38.5, 25.0, 30.0, "a dog", "", None)
+    moment, *rejected = read_didemo(path)
+    assert moment == Moment(9, "12@N0_3_4", 30.0, 25.0, 30.0, "a dog", "", None)
     assert [one.key for one in rejected] == ["val_data.json[1]", "val_data.json[2]"]
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ValueError, match="holds no list"):
