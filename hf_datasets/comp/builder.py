@@ -8,9 +8,7 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from hf_datasets.class_labels import with_names
 from hf_datasets.comp.annotations import (
     OfflineAsk,
     Source,
@@ -23,6 +21,7 @@ from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_files, read_release
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
@@ -177,18 +176,15 @@ class CompBuilder(RegisteredBuilder):
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
                 "`subtle build comp` made"
             )
-        published: dict[str, list[Path]] = {}
-        for path in sorted((data_dir / "source").glob("*.parquet")):
-            published.setdefault(path.name.partition("-")[0], []).append(path)
+        published = published_tables(data_dir / "source", PAIR_SCHEMA)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
-            return {split: self._generated_rows(paths) for split, paths in published.items()}
+            return {
+                split: self._located(row for table in tables() for row in table.to_pylist())
+                for split, tables in published.items()
+            }
         files = annotation_files(data_dir)
         return {split: self._source_rows(split, path) for split, path in files.items()}
-
-    def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
-        tables = [with_names(pq.read_table(path, columns=PAIR_SCHEMA.names)) for path in paths]
-        yield from self._located(pa.concat_tables(tables).to_pylist())
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []

@@ -38,7 +38,7 @@ def stack_texts(captions: Sequence[str], seed: int) -> tuple[str, list[tuple[str
 
     Example:
         >>> stack_texts(["A man runs", "A dog sits"], seed=0)
-        ('A man runs. A dog sits.', [('A dog sits. A man runs.', 1), ('A dog sits.', 1)])
+        ('A man runs. A dog sits.', [('A dog sits. A man runs.', 1), ('A man runs.', 1)])
     """
     sentences = [as_sentence(caption.strip()) for caption in captions]
     return join(sentences), disrupt(sentences, generator_for("\n".join(sentences), seed))

@@ -90,7 +90,7 @@ class Verbs:
     by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
 
     Args:
-        sentences: Captions of the dataset. What is seen once in a frame is left out; it is often an error of the tagger.
+        sentences: Captions of the dataset. A verb seen once in a frame is left out: often it is an error of the tagger.
 
     Example:
         >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."] * 2)

@@ -12,7 +12,6 @@ import pyarrow as pa
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.fig.lexicon import beside, named_things
 from hf_datasets.fig.moments import MOMENT_SCHEMA
-from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.tasks import (
     Answers,
     AnswersTask,
@@ -24,6 +23,7 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
+    rewriting_tasks,
 )
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.task import PromptSet
@@ -38,7 +38,7 @@ CAPTION_SCHEMA = (
 )
 """A moment with its fine caption, the caption's kind (`static` or `dynamic`), and all candidates with theirs."""
 REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "captions": pa.list_(pa.string())})
-"""Rewritten captions of a moment; `kind` is a key of `negatives.rewriting_tasks`."""
+"""Rewritten captions of a moment; `kind` is a key of `tasks.rewriting_tasks`."""
 
 Row = dict[str, Any]
 Ask = Callable[[str, Any, Iterable[Any]], list[tuple[Any, Any]]]
@@ -137,16 +137,14 @@ class Construction:
 
     def _keyframes(self) -> Iterator[Keyframe | Rejection]:
         for moment in self.moments.values():
-            yield from self._keyframes_of(moment)
-
-    def _keyframes_of(self, moment: Moment) -> list[Keyframe | Rejection]:
-        start, end = moment.start_seconds, moment.end_seconds
-        try:
-            path = self.store.path(moment.video_id) if self.store else None
-            times = keyframe_seconds(path, start, end) if path else [(start + end) / 2]
-        except (OSError, ValueError, RuntimeError) as error:
-            return [Rejection(f"no keyframes: {error}", repr(moment), moment.key)]
-        return [Keyframe(moment, seconds) for seconds in times]
+            start, end = moment.start_seconds, moment.end_seconds
+            try:
+                path = self.store.path(moment.video_id) if self.store else None
+                times = keyframe_seconds(path, start, end) if path else [(start + end) / 2]
+            except (OSError, ValueError, RuntimeError) as error:
+                yield Rejection(f"no keyframes: {error}", repr(moment), moment.key)
+            else:
+                yield from (Keyframe(moment, seconds) for seconds in times)
 
     def _named(self, moment: Moment) -> tuple[str, ...]:
         own = set(moment.coarse_caption.lower().rstrip(".").split())

@@ -44,27 +44,13 @@ OTHER_ACTIONS: Final = (
 )  # fmt: skip
 
 
-def same_meaning(caption: str) -> list[str]:
-    """The caption with one word or phrase replaced by a synonym, once per synonym known."""
-    return _replaced(caption, SAME)
-
-
-def other_things(caption: str) -> list[str]:
-    """The caption with a person, thing, place or color replaced by another."""
-    return _replaced(caption, OTHER_THINGS)
-
-
-def other_actions(caption: str) -> list[str]:
-    """The caption with an action or direction replaced by another, mostly its opposite.
+def replaced(caption: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """The caption with one word or phrase replaced by its partner, once for each pair that has one.
 
     Example:
-        >>> other_actions("person sits down on a chair")
+        >>> replaced("person sits down on a chair", OTHER_ACTIONS)
         ['person stands up on a chair']
     """
-    return _replaced(caption, OTHER_ACTIONS)
-
-
-def _replaced(caption: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
     found: list[str] = []
     taken = ""
     for pair in pairs:

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hf_datasets.fig.release import read_release
 from hf_datasets.long_videos import SPLITS, VIDEO_SCHEMA, Split
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.tables import check_columns, is_empty, judge
+from hf_datasets.tables import is_empty, judge
 
 MOMENT_SCHEMA = pa.schema(
     {
@@ -73,16 +73,10 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         FileNotFoundError: The folder holds none.
         ValueError: A file lacks a column or is not a Parquet file.
     """
-    parts = []
-    for split in SPLITS:
-        for path in sorted((data_dir / PUBLISHED_FOLDER).glob(f"{split}-*.parquet")):
-            try:
-                table = pq.read_table(path)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-            list(check_columns(table.column_names, MOMENT_SCHEMA.names, source=str(path)))
-            table = table.select(MOMENT_SCHEMA.names).cast(MOMENT_SCHEMA)
-            parts.append(cast(pl.DataFrame, pl.from_arrow(table)).with_columns(split=pl.lit(split)))
+    parts = [
+        cast(pl.DataFrame, pl.from_arrow(pa.concat_tables(tables()))).with_columns(split=pl.lit(split))
+        for split, tables in published_tables(data_dir / PUBLISHED_FOLDER, MOMENT_SCHEMA).items()
+    ]
     if not parts:
         raise FileNotFoundError(
             f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build fig` makes such a folder"

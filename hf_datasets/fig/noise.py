@@ -151,20 +151,12 @@ def judge_moments(
         The moments in their order, or the rejection of one that could not be scored.
     """
     for moment, candidates in moments:
-        yield _judged(moment, candidates, evaluator, frames_of)
-
-
-def _judged(
-    moment: Moment,
-    candidates: Sequence[str],
-    evaluator: NoiseEvaluator,
-    frames_of: "Callable[[Moment], torch.Tensor]",
-) -> Moment | Rejection:
-    try:
-        caption, score = choose(evaluator, frames_of(moment), candidates)
-    except (OSError, ValueError, RuntimeError) as error:
-        return Rejection(f"not judged: {error}", repr(moment), str(moment.desc_id))
-    return replace(moment, fine_caption=caption, fine_caption_score=score)
+        try:
+            caption, score = choose(evaluator, frames_of(moment), candidates)
+        except (OSError, ValueError, RuntimeError) as error:
+            yield Rejection(f"not judged: {error}", repr(moment), str(moment.desc_id))
+        else:
+            yield replace(moment, fine_caption=caption, fine_caption_score=score)
 
 
 def as_moment(row: Mapping[str, Any]) -> Moment:

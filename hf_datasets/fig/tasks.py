@@ -1,4 +1,4 @@
-"""VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
+"""VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 9).
 
 The prompts are those that the listings print, or our own, worded after them with the same placeholders and examples.
 The row of each task holds what it needs of the moment, so a stage takes the records of the one before.
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from hf_datasets.fig.lexicon import OTHER_ACTIONS, OTHER_THINGS, SAME, replaced
 from hf_datasets.fig.parsing import after_list, clean, json_strings, labeled_sections, numbered_items
 from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.generation.answer_checks import is_foreign
@@ -365,3 +366,49 @@ class DynamicTask(PromptedTask):
             raise ValueError("nothing else is annotated in the video")
         original = body(row.moment.coarse_caption)
         return numbered([f"{original} {when} {body(other)}." for when, other in row.beside[:NUM_CANDIDATES]])
+
+
+@dataclass(frozen=True)
+class RewritingTask(PromptedTask):
+    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `rewriting_tasks`.
+
+    Attributes:
+        pairs: Words that the rule-based generator replaces by one another, of `lexicon`.
+    """
+
+    pairs: Sequence[tuple[str, str]] = field(repr=False)
+
+    def messages(self, row: Moment) -> list[Message]:
+        """The instructions with the listing's examples, and the caption."""
+        return self.ask(original=row.coarse_caption)
+
+    def parse(self, row: Moment, answer: str) -> Candidates | Rejection:
+        """The numbered candidates that differ from the original."""
+        return check_candidates(row, numbered_items(answer), answer)
+
+    def write(self, row: Moment) -> str:
+        """The rule-based generator's candidates.
+
+        Raises:
+            ValueError: No word of the caption is in the word lists.
+        """
+        candidates = replaced(body(row.coarse_caption), self.pairs)
+        if not candidates:
+            raise ValueError("the word lists know no word of the caption")
+        return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])
+
+
+def rewriting_tasks(prompts: PromptSet = "own") -> dict[str, RewritingTask]:
+    """The three rewritings: `positives` (listing 7), `static_negatives` (8) and `dynamic_negatives` (9).
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes the big door.", "", None)
+        >>> task = rewriting_tasks()["dynamic_negatives"]
+        >>> task.parse(moment, task.write(moment)).captions
+        ('a person opens the big door.',)
+    """
+    words = {"positives": SAME, "static_negatives": OTHER_THINGS, "dynamic_negatives": OTHER_ACTIONS}
+    return {
+        kind: RewritingTask(pairs, name=f"fig-{kind.replace('_', '-')}", prompts=prompts)
+        for kind, pairs in words.items()
+    }

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import datasets
 import polars as pl
+import pyarrow as pa
 
 from hf_datasets.long_videos import SPLITS, VIDEO_FEATURES, Split, miniature_videos, read_header, video_tables
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RENDERED, RegisteredBuilder
-from hf_datasets.sharding import Tables, shards_of
+from hf_datasets.sharding import Shards, Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
@@ -21,7 +23,6 @@ from hf_datasets.tfcovr.construction import (
     Collection,
     check_enough,
     compose,
-    read_published,
     release_collection,
     write_changes,
 )
@@ -29,7 +30,7 @@ from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
 from hf_datasets.tfcovr.splitting import hold_out_labels
-from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, split_by_video
+from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
 CITATION = """@article{gupta2025tfcovr,
@@ -129,6 +130,11 @@ class TFCoVR(RegisteredBuilder):
         name: str = self.config.name
         return name.endswith("-videos")
 
+    @property
+    def _schema(self) -> pa.Schema:
+        """Of the tables that are read or made."""
+        return CLIP_SCHEMA if self._is_clips or self._is_videos else TRIPLET_SCHEMA
+
     def _info(self) -> datasets.DatasetInfo:
         features = VIDEO_FEATURES if self._is_videos else CLIP_FEATURES if self._is_clips else TRIPLET_FEATURES
         if self.config.name == "composed-clips":  # a benchmark of others has splits of its own
@@ -172,7 +178,7 @@ class TFCoVR(RegisteredBuilder):
 
     def _source(self) -> dict[Split, Tables]:
         data_dir = self._given_dir(SOURCE_HELP)
-        published = read_published(data_dir, self.config.name)
+        published = published_tables(data_dir / self.config.name, self._schema)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
             return self._published(published)
@@ -189,7 +195,7 @@ class TFCoVR(RegisteredBuilder):
         data_dir = self._given_dir(own_clips.OWN_HELP)
         if self._is_videos and self.config.video_dir is None:
             raise ValueError("pass video_dir: the folder of the videos, of which 'own-videos' has one row each")
-        published = read_published(data_dir, self.config.name.replace("-videos", "-clips"))
+        published = published_tables(data_dir / self.config.name.replace("-videos", "-clips"), self._schema)
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)
@@ -265,7 +271,8 @@ class TFCoVR(RegisteredBuilder):
             seconds, frame_rate = read_header(row["video"])
             yield row | {"duration_seconds": seconds, "frame_rate": frame_rate}
 
-    def _published(self, tables: dict[Split, Tables], *, whole_videos: bool = False) -> dict[Split, Tables]:
+    def _published(self, found: dict[str, Shards], *, whole_videos: bool = False) -> dict[Split, Tables]:
+        tables = cast(dict[Split, Tables], found)
         if not (self._is_clips or self._is_videos) or self.config.video_dir is None:
             return tables
         stored = pl.concat(cast(pl.DataFrame, pl.from_arrow(table)) for split in tables.values() for table in split())

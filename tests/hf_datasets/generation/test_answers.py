@@ -83,12 +83,6 @@ ODD_OUTPUT_USAGE = {
 }
 
 
-@pytest.fixture
-def cache(tmp_path):
-    with AnswerCache(tmp_path / "answers.sqlite") as opened:
-        yield opened
-
-
 def chat_at(server, **options):
     return OpenAIChat("m", base_url=server.url, limits=FAST, **options)
 

@@ -15,7 +15,6 @@ from sentences import ROWS, SentenceTask, answer
 
 from hf_datasets.comp.judge import JudgedPair, JudgeTask
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask
-from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.tasks import (
     AnswersTask,
     AttributesTask,
@@ -25,6 +24,7 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
+    rewriting_tasks,
 )
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache

@@ -12,7 +12,7 @@ from hf_datasets.tfcovr.labels import (
     load_labels,
     parse_description,
 )
-from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, readings
+from hf_datasets.tfcovr.labels.gymnastics import readings
 
 
 def test_all_306_descriptions_are_parsed_and_printed_back():
@@ -121,10 +121,3 @@ def test_a_description_outside_the_grammar_is_an_error_that_shows_the_form(descr
 def test_different_sports_are_not_compared():
     with pytest.raises(ValueError, match="different sports"):
         differences(find_label("0").attributes, find_label("407c").attributes)
-
-
-def test_attributes_are_frozen():
-    attributes = find_label("0").attributes
-    assert isinstance(attributes, GymnasticsAttributes)
-    with pytest.raises(AttributeError):
-        attributes.turns = 2.0
