@@ -10,7 +10,6 @@ import datasets
 import pyarrow as pa
 
 from hf_datasets.comp.annotations import (
-    OfflineAsk,
     Source,
     annotation_files,
     offline_actions,
@@ -20,6 +19,9 @@ from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_vi
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_files, read_release
+from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
 from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import CaptionedVideo, Rejection
@@ -197,11 +199,14 @@ class CompBuilder(RegisteredBuilder):
         yield from self._located(self._constructed(split, videos, actions))
 
     def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
-        ask = OfflineAsk(self.rejections)
         # The miniature has one combination, as when results on it were published.
         multiple = () if split != "train" else MULTIPLE[:1] if self.config.name == "mini" else MULTIPLE
-        construction = Construction(videos, ask, actions=actions, seed=self.config.seed, multiple=multiple)
+        construction = Construction(videos, self._ask, actions=actions, seed=self.config.seed, multiple=multiple)
         yield from self._kept(construction.rows())
+
+    def _ask(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
+        """An `Ask` of `construction`, which the rule-based generator answers."""
+        return {written.key: written for written in self._kept(generate(task, rows, RuleBasedGenerator()))}
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
         # Collects rejections, and yields the other records.

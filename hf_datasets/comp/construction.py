@@ -115,7 +115,10 @@ class Construction:
     def _reordered(
         self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
     ) -> Iterator[Row | Rejection]:
-        orders = {video.video_id: self._order(video) for video in videos}
+        orders = {
+            video.video_id: choose_order(len(video.events), generator_for(f"{video.video_id}/reorder", self.seed))
+            for video in videos
+        }
         given = orders if self.reordering.prompts == "own" else {}
         rows = [self._paragraph(video, "reorder", given.get(video.video_id)) for video in videos]
         written = self.ask("reordering", self.reordering, rows)
@@ -262,9 +265,6 @@ class Construction:
         order = range(len(video.events)) if order is None else order
         sentences = tuple(as_sentence(video.events[index].caption) for index in order)
         return Paragraph(f"{video.video_id}/{kind}", sentences, self.seed)
-
-    def _order(self, video: CaptionedVideo) -> tuple[int, ...]:
-        return choose_order(len(video.events), generator_for(f"{video.video_id}/reorder", self.seed))
 
     def _segments(self, video: CaptionedVideo) -> Segments:
         return choose_segments(len(video.events), generator_for(f"{video.video_id}/segments", self.seed))

@@ -25,11 +25,11 @@ from hf_datasets.fig.tasks import (
     StaticTask,
     rewriting_tasks,
 )
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_part, image_parts
 from hf_datasets.generation.task import PromptSet
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.seeds import generator_for
-from hf_datasets.video import VideoStore, read_frames
+from hf_datasets.video import VideoStore
 
 CAPTION_SCHEMA = (
     MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
@@ -107,15 +107,13 @@ class Construction:
     def _frame_at(self, moment: Moment, seconds: float) -> dict[str, Any]:
         if self.store is None:
             return image_part(np.full((3, 360, 640), 128, np.uint8))
-        path = self.store.path(moment.video_id)
-        return image_part(read_frames(path, 1, seconds, seconds + 0.1).frames[0])
+        return image_parts(self.store.path(moment.video_id), seconds, seconds + 0.1, num_frames=1)[0]
 
     def _frames_of(self, moment: Moment) -> tuple[dict[str, Any], ...]:
         if self.store is None:
             return (self._frame_at(moment, 0.0),) * self.num_frames
-        path = self.store.path(moment.video_id)
-        frames = read_frames(path, self.num_frames, moment.start_seconds, moment.end_seconds).frames
-        return tuple(image_part(frame) for frame in frames)
+        span = moment.start_seconds, moment.end_seconds
+        return tuple(image_parts(self.store.path(moment.video_id), *span, num_frames=self.num_frames))
 
     def _others(self, moment: Moment) -> list[Moment]:
         return [other for other in self.by_video[moment.video_id] if other.desc_id != moment.desc_id]

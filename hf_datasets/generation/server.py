@@ -123,10 +123,12 @@ def read_completion(
     reason = clean(_text(choice, "finish_reason"))[:REASON_CHARACTERS]
     usage = response.get("usage")
     usage = usage if isinstance(usage, dict) else {}
+    estimate = text_tokens(text)
+    written = _plausible(usage.get("completion_tokens"), estimate, estimate * BYTES_PER_TOKEN + SLACK_TOKENS)
     return Answer(
         text=text,
         input_tokens=_input_tokens(usage, messages, price),
-        output_tokens=_output_tokens(usage, text),
+        output_tokens=estimate if written is None else written,
         finish_reason="refusal" if refusal else reason or "stop",
     )
 
@@ -153,12 +155,6 @@ def _input_tokens(usage: dict[str, Any], messages: list[Message] | None, price: 
     images = sum(not isinstance(message["content"], str) and len(message["content"]) for message in messages)
     counted = _plausible(reported, texts, texts * BYTES_PER_TOKEN + SLACK_TOKENS * (1 + images))
     return message_tokens(messages, price) if counted is None else counted
-
-
-def _output_tokens(usage: dict[str, Any], text: str) -> int:
-    texts = text_tokens(text)
-    counted = _plausible(usage.get("completion_tokens"), texts, texts * BYTES_PER_TOKEN + SLACK_TOKENS)
-    return texts if counted is None else counted
 
 
 def _plausible(reported: Any, estimate: int, most: int) -> int | None:

@@ -87,7 +87,10 @@ def write_registered(
         citation=first.info.citation,
         homepage=first.info.homepage,
     )
-    parameters = {config: _parameters(builder) for config, builder in builders.items()}
+    parameters = {
+        config: {key: value for key, value in dataclasses.asdict(builder.config).items() if key not in NOT_PARAMETERS}
+        for config, builder in builders.items()
+    }
     code = GenerationCode(name, parameters, miniature)
     wing = BUILDERS[name].split(".")[:2]
     return write_folder(
@@ -126,11 +129,6 @@ def _open(
             f"{', '.join(with_videos)} holds videos; ask for videos to publish them, or leave it out of configs"
         )
     return {config: builder for config, builder in opened.items() if videos or config not in with_videos}
-
-
-def _parameters(builder: RegisteredBuilder) -> dict[str, Any]:
-    values = dataclasses.asdict(builder.config)
-    return {key: value for key, value in values.items() if key not in NOT_PARAMETERS}
 
 
 def _plan(miniature: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from datasets.table import embed_table_storage
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import SPLITS
 from hf_datasets.sharding import Shards, even_spans
-from hf_datasets.tables import check_columns
 
 MACHINE_COLUMNS = ("video",)
 """Columns of paths, which mean nothing on another machine; they are published empty."""
@@ -145,7 +144,9 @@ def published_tables(folder: Path, schema: pa.Schema) -> dict[str, Shards]:
             metadata = pq.read_metadata(path)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-        list(check_columns(metadata.schema.to_arrow_schema().names, schema.names, source=str(path)))
+        names = metadata.schema.to_arrow_schema().names
+        if missing := [name for name in schema.names if name not in names]:
+            raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(names)}")
         own = groups.setdefault(path.name.partition("-")[0], [])
         own += [(path, group) for group in range(metadata.num_row_groups) if metadata.num_rows]
     usual = sorted(groups, key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))

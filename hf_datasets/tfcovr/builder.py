@@ -18,7 +18,7 @@ from hf_datasets.sharding import Shards, Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
-from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, clip_splits, read_composed
+from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, read_composed
 from hf_datasets.tfcovr.construction import (
     Collection,
     check_enough,
@@ -213,7 +213,8 @@ class TFCoVR(RegisteredBuilder):
         data_dir, config = self._given_dir(COMPOSED_HELP), self.config
         found = read_composed(data_dir, video_dir=config.video_dir, subset=config.subset, columns=config.columns)
         if self._is_clips:
-            found = replace(found, rows=dict.fromkeys(clip_splits(found), partial(iter, ())))
+            splits = found.clips["split"].unique(maintain_order=True)  # test and, where queries show others, queries
+            found = replace(found, rows=dict.fromkeys(splits, partial(iter, ())))
         return self._opened(found)
 
     def _given_dir(self, wanted: str) -> Path:

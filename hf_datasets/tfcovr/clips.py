@@ -199,10 +199,5 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
         Video id -> duration in seconds from the container, for the videos that are there and have one.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
-    found = {video_id: read_duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()}
+    found = {name: read_header(path)[0] for name, path in _paths(with_span["video_id"], video_dir).iter_rows()}
     return {video_id: duration for video_id, duration in found.items() if duration}
-
-
-def read_duration(path: str) -> float | None:
-    """The duration in seconds from a video's container; None where it has none or cannot be opened."""
-    return read_header(path)[0]

@@ -79,12 +79,6 @@ def read_composed(
     return Collection(frame, tables, rejections, _coverage(frame, len(document_of), len(rows), len(only_asked)))
 
 
-def clip_splits(found: Collection) -> list[Split]:
-    """The splits of the clips, `test` and, where queries show other clips, `queries`."""
-    splits: list[Split] = found.clips["split"].unique(maintain_order=True).to_list()
-    return splits
-
-
 def _key(video: Video) -> tuple[Any, ...]:
     return (video.path or video.name, video.start_seconds, video.end_seconds)
 

@@ -323,14 +323,12 @@ def parse_literal(text: str | None) -> Any:
     Returns:
         The value; None if the text is not a literal, too long or too deep.
     """
-    if text is None or len(text) > MAX_LITERAL_LENGTH or _depth(text) > MAX_LITERAL_DEPTH:
+    if text is None or len(text) > MAX_LITERAL_LENGTH:
+        return None
+    steps = ((character in "[{(") - (character in "]})") for character in text)
+    if max(itertools.accumulate(steps), default=0) > MAX_LITERAL_DEPTH:
         return None
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return parse(text)
     return None
-
-
-def _depth(text: str) -> int:
-    steps = ((character in "[{(") - (character in "]})") for character in text)
-    return max(itertools.accumulate(steps), default=0)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hf_datasets.comp.annotations import OfflineAsk, offline_actions
+from hf_datasets.comp.annotations import offline_actions
 from hf_datasets.comp.construction import MULTIPLE, Construction
 from hf_datasets.comp.contrasts import level_of
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
@@ -22,6 +22,8 @@ from hf_datasets.comp.paragraphs import (
 )
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
 from hf_datasets.seeds import generator_for
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions, read_videos
@@ -234,8 +236,14 @@ def test_training_pairs_have_every_combination_of_disruptions_with_its_level(sha
     whole = json.loads((shared / "data" / "youcook2" / "val.json").read_text())
     videos = list(read_videos(dict(list(whole.items())[:12]), "val.json"))
     refused = []
+
+    def ask(_step, task, rows):
+        outcomes = list(generate(task, rows, RuleBasedGenerator()))
+        refused.extend(one for one in outcomes if isinstance(one, Rejection))
+        return {one.key: one for one in outcomes if not isinstance(one, Rejection)}
+
     actions = offline_actions(videos)
-    rows = list(Construction(videos, OfflineAsk(refused), actions=actions, multiple=MULTIPLE).rows())
+    rows = list(Construction(videos, ask, actions=actions, multiple=MULTIPLE).rows())
     refused += [row for row in rows if isinstance(row, Rejection)]
     rows = [row for row in rows if not isinstance(row, Rejection)]
     combined = [row for row in rows if row["disruption_type"] == "multi"]
