@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from hf_datasets.comp.disruptions import choose_order
-from hf_datasets.comp.paragraphs import join, keeps_words, split_sentences, word_overlap
+from hf_datasets.comp.paragraphs import MIN_OVERLAP, join, keeps_words, split_sentences, word_overlap
 from hf_datasets.comp.verbs import Verbs
 from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.repair import as_data, read_object
@@ -86,12 +86,10 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class WrittenParagraph:
-    """An accepted paragraph, how many of its words it shares with its original, and the order that a model chose."""
+    """An accepted paragraph, and the order that a model chose."""
 
     key: str
     text: str
-    precision: float
-    recall: float
     order: tuple[int, ...] | None = None
 
 
@@ -124,13 +122,13 @@ def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
     if is_foreign(text):
         return Rejection("is not in English", answer, row.key)
     precision, recall = word_overlap(text, row.text)
-    if not keeps_words(text, row.text):
+    if min(precision, recall) < MIN_OVERLAP:
         reason = f"changes too many words: precision {precision:.2f}, recall {recall:.2f}, 0.80 is the least"
         return Rejection(reason, answer, row.key)
     expected, found = len(split_sentences(row.text)), len(split_sentences(text))
     if expected != found:
         return Rejection(f"changes the number of sentences: {expected} to {found}", answer, row.key)
-    return WrittenParagraph(row.key, text, precision, recall)
+    return WrittenParagraph(row.key, text)
 
 
 def order_of(text: str, sentences: Sequence[str]) -> tuple[int, ...]:
@@ -297,6 +295,6 @@ class ActionTask:
             replaced = self.verbs.replace(row.sentences[index], generator)
             if replaced:
                 sentences = [*row.sentences]
-                sentences[index] = replaced.sentence
+                sentences[index] = replaced
                 return as_data(paragraph=join(sentences))
         raise ValueError("no sentence has an action that another verb of the dataset could replace")

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 from HanTa.HanoverTagger import HanoverTagger
 
@@ -53,14 +52,6 @@ class Action:
     frame: tuple[str, str]
 
 
-class Replacement(NamedTuple):
-    """A sentence whose action was replaced."""
-
-    sentence: str
-    action: str
-    replacement: str
-
-
 @cache
 def _tagger() -> HanoverTagger:
     return HanoverTagger("morphmodel_en.pgz")
@@ -95,7 +86,7 @@ class Verbs:
     Example:
         >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."] * 2)
         >>> verbs.replace("He lifts a box.", random.Random(0))
-        Replacement(sentence='He throws a box.', action='lifts', replacement='throws')
+        'He throws a box.'
     """
 
     def __init__(self, sentences: Iterable[str]) -> None:
@@ -107,7 +98,7 @@ class Verbs:
             frame: {word: count for word, count in found.items() if count > 1} for frame, found in counts.items()
         }
 
-    def replace(self, sentence: str, generator: random.Random) -> Replacement | None:
+    def replace(self, sentence: str, generator: random.Random) -> str | None:
         """The sentence with another action, or None where it has no action or no other verb fits."""
         for action in find_actions(sentence):
             others = {
@@ -120,7 +111,7 @@ class Verbs:
                 chosen = word.capitalize() if action.word[0].isupper() else word
                 words = sentence.split()
                 words[action.index] = chosen + words[action.index][len(action.word) :]
-                return Replacement(" ".join(words), action.word, chosen)
+                return " ".join(words)
         return None
 
 

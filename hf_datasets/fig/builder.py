@@ -77,8 +77,7 @@ class FIG(RegisteredBuilder):
 
     @property
     def _is_videos(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-videos")
+        return bool(self.config.name.endswith("-videos"))
 
     @property
     def _schema(self) -> pa.Schema:

@@ -36,6 +36,7 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF) -> Any:
 
         return TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit_transform(sentences)
     import torch
+    from sklearn.preprocessing import normalize
     from tqdm import tqdm
     from transformers import AutoModel, AutoTokenizer
 
@@ -48,15 +49,7 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF) -> Any:
         with torch.inference_mode():
             states = model(**tokens).last_hidden_state
             parts.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    return unit_length(np.concatenate(parts))
-
-
-def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """The vectors `(n, D)` divided by their lengths; a vector of length 0 is unchanged."""
-    from sklearn.preprocessing import normalize
-
-    normalized: np.ndarray = normalize(vectors)
-    return normalized
+    return normalize(np.concatenate(parts))
 
 
 @dataclass(frozen=True)
@@ -125,13 +118,14 @@ class CaptionMap:
         """
         from sklearn.decomposition import TruncatedSVD
         from sklearn.manifold import TSNE
+        from sklearn.preprocessing import normalize
 
         if len(distinct) == 1:
             return np.zeros((1, 2))
         vectors = self.embeddings[distinct]
         if not isinstance(vectors, np.ndarray):  # sparse: fewer dimensions first, as scikit-learn advises
             dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
-            vectors = unit_length(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
+            vectors = normalize(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
         perplexity = min(30.0, (len(distinct) - 1) / 3)
         positions: np.ndarray = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
         return positions

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -21,22 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 REWRITINGS_FOLDER = "rewritings"
-
-
-class NoiseEvaluator(Protocol):
-    """Scores how well texts describe a clip; higher is better, and 0 is undecided."""
-
-    def __call__(self, frames: "torch.Tensor", texts: Sequence[str]) -> Sequence[float]:
-        """Score each text.
-
-        Args:
-            frames: `(T, 3, H, W)` uint8 RGB, in order.
-            texts: At least one.
-
-        Returns:
-            One finite logit per text, in their order.
-        """
-        ...
+NoiseEvaluator = Callable[["torch.Tensor", Sequence[str]], Sequence[float]]
+"""Scores how well texts describe a clip. Its frames, `(T, 3, H, W)` uint8 RGB in order, and one text at least -> one
+finite logit per text, in their order; higher is better, and 0 is undecided."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,17 +41,7 @@ release's dataset document. Table 1's two kinds of ActivityNet-FIG add up to 71,
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Seven numbers of a distribution; NaN if it is empty.
-
-    Attributes:
-        mean: The average.
-        deviation: The standard deviation of these values (divided by n).
-        minimum: The smallest.
-        lower_quartile: A quarter of the values is at most this; quartiles are interpolated.
-        median: The middle.
-        upper_quartile: Three quarters of the values are at most this.
-        maximum: The largest.
-    """
+    """Seven numbers of a distribution, NaN if it is empty; `deviation` is divided by n, quartiles are interpolated."""
 
     mean: float
     deviation: float

@@ -34,15 +34,7 @@ GROUP_BYTES = 64 * 10**6
 
 @dataclass(frozen=True)
 class WrittenSplit:
-    """What a split came to.
-
-    Attributes:
-        num_rows: Its rows.
-        num_bytes: Its size in memory.
-        download_size: Its size in files.
-        num_shards: Its files; 0 where it has no row.
-        features: Its columns, None where it has no row.
-    """
+    """What a split came to: its size in memory and in files; without rows it has no file and no features."""
 
     num_rows: int = 0
     num_bytes: int = 0

@@ -122,13 +122,11 @@ class TFCoVR(RegisteredBuilder):
 
     @property
     def _is_clips(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-clips")
+        return bool(self.config.name.endswith("-clips"))
 
     @property
     def _is_videos(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-videos")
+        return bool(self.config.name.endswith("-videos"))
 
     @property
     def _schema(self) -> pa.Schema:

@@ -163,7 +163,7 @@ def test_a_negative_equal_to_its_positive_is_rejected():
 def test_answers_of_the_rule_based_generator_are_accepted(task):
     written = task.parse(ROW, task.write(ROW))
     assert not isinstance(written, Rejection)
-    assert min(written.precision, written.recall) >= 0.8
+    assert min(word_overlap(written.text, ROW.text)) >= 0.8
 
 
 def test_the_rule_based_connectives_lead_forward_and_keep_the_sentences():
@@ -219,7 +219,7 @@ def test_fenced_and_broken_json_is_read():
 def test_a_replaced_verb_keeps_its_form_and_its_place():
     verbs = Verbs(["She cuts an onion.", "He paints a wall.", "A man is painting a wall."] * 2)
     replaced = verbs.replace("The girl holds a cat, then she smiles.", random.Random(0))
-    assert replaced.sentence in {"The girl cuts a cat, then she smiles.", "The girl paints a cat, then she smiles."}
+    assert replaced in {"The girl cuts a cat, then she smiles.", "The girl paints a cat, then she smiles."}
     assert verbs.replace("They look around.", random.Random(0)) is None
 
 
