@@ -9,12 +9,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-from hf_datasets.comp.annotations import (
-    Source,
-    annotation_files,
-    offline_actions,
-    read_annotations,
-)
+from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU

@@ -6,13 +6,7 @@ from dataclasses import asdict
 from difflib import SequenceMatcher
 from typing import Any, Final
 
-from hf_datasets.comp.disruptions import (
-    Interval,
-    Segments,
-    choose_order,
-    choose_segments,
-    crop,
-)
+from hf_datasets.comp.disruptions import Interval, Segments, choose_order, choose_segments, crop
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph

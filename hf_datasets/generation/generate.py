@@ -12,14 +12,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hf_datasets.generation.answer_checks import rejection_reason
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import (
-    Answer,
-    Chat,
-    GenerationStoppedError,
-    NoAnswerError,
-    Request,
-    request_key,
-)
+from hf_datasets.generation.chat import Answer, Chat, GenerationStoppedError, NoAnswerError, Request, request_key
 from hf_datasets.generation.event_loop import SIGNAL_SECONDS, event_loop, result_of
 from hf_datasets.generation.task import Message, Task
 from hf_datasets.records import Rejection

@@ -19,13 +19,7 @@ from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
 from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, read_composed
-from hf_datasets.tfcovr.construction import (
-    Collection,
-    check_enough,
-    compose,
-    release_collection,
-    write_changes,
-)
+from hf_datasets.tfcovr.construction import Collection, check_enough, compose, release_collection, write_changes
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs

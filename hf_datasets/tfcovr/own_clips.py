@@ -13,12 +13,7 @@ from hf_datasets.footage.moments import moment_name
 from hf_datasets.long_videos import SPLITS, Split, read_header
 from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
-from hf_datasets.tfcovr.clips import (
-    CLIP_SCHEMA,
-    DURATION_TOLERANCE_SECONDS,
-    check_splits,
-    descriptions,
-)
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, DURATION_TOLERANCE_SECONDS, check_splits, descriptions
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, reading
 from hf_datasets.tfcovr.splitting import held_out_videos

@@ -13,12 +13,7 @@ from pydantic import BaseModel, Field
 from hf_datasets.generation.repair import as_data, read_text, without_fence
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import ChangeType, LabelPair, Rejection
-from hf_datasets.tfcovr.free_text import (
-    FREE_EXAMPLES,
-    FREE_PROMPT,
-    free_rejection_reason,
-    write_free_modification,
-)
+from hf_datasets.tfcovr.free_text import FREE_EXAMPLES, FREE_PROMPT, free_rejection_reason, write_free_modification
 from hf_datasets.tfcovr.labels import Label, Sport, find_label, labels_by_id, sport_of
 from hf_datasets.tfcovr.modifications.checks import rejection_reason
 from hf_datasets.tfcovr.modifications.writer import write_modification

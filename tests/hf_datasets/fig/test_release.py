@@ -9,13 +9,7 @@ import pytest
 
 import hf_datasets  # noqa: F401 registers the names
 from hf_datasets.fig.release import FILES, find_files, read_release
-from hf_datasets.fig.statistics import (
-    PAPER_COUNTS,
-    counts_of,
-    duplicate_captions,
-    plot_scores,
-    statistics,
-)
+from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import Moment, Rejection
 

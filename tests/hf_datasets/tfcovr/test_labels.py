@@ -4,14 +4,7 @@ import csv
 
 import pytest
 
-from hf_datasets.tfcovr.labels import (
-    answers_of,
-    describe,
-    differences,
-    find_label,
-    load_labels,
-    parse_description,
-)
+from hf_datasets.tfcovr.labels import answers_of, describe, differences, find_label, load_labels, parse_description
 from hf_datasets.tfcovr.labels.gymnastics import readings
 
 
