@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from hf_datasets.fig.release import read_release
-from hf_datasets.long_videos import SPLITS, VIDEO_SCHEMA, Split
+from hf_datasets.long_videos import VIDEO_SCHEMA, Split
 from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.tables import is_empty, judge
@@ -189,14 +189,3 @@ def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.Da
     paths = pl.col("video_id").replace_strict(found, default=None, return_dtype=pl.String)
     share = f"{len(found):,} of {len(ids):,} videos ({len(found) / max(len(ids), 1):.3f})"
     return rows.with_columns(video=paths), f"Videos: {share} are there."
-
-
-def table_of(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> pa.Table:
-    """The rows of a split in Arrow, which a forked process can read; Polars would hang in it."""
-    return rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
-
-
-def splits_of(rows: pl.DataFrame) -> list[Split]:
-    """Which splits have rows, in their usual order."""
-    present = set(rows["split"])
-    return [split for split in SPLITS if split in present]

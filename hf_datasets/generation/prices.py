@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -39,9 +39,7 @@ class Price:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(
-        files("hf_datasets.generation").joinpath("prices.json").read_text(encoding="utf-8")
-    )
+    table: dict[str, Any] = json.loads(Path(__file__).with_name("prices.json").read_text(encoding="utf-8"))
     return table
 
 
