@@ -131,7 +131,7 @@ def published_tables(folder: Path, schema: pa.Schema) -> dict[str, Shards]:
         ValueError: A file lacks a column or is not a Parquet file.
     """
     groups: dict[str, list[tuple[Path, int]]] = {}
-    for path in sorted(folder.glob("*-*.parquet")):
+    for path in sorted(folder.glob("[!.]*-*.parquet")):
         try:
             metadata = pq.read_metadata(path)
         except pa.ArrowInvalid as error:
