@@ -14,10 +14,9 @@ from hf_datasets.generation.chat import Answer
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.tables import check_columns, read_text_table
-from hf_datasets.tfcovr.caption_scores import score_caption, sport_of
-from hf_datasets.tfcovr.captions import Sport
+from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import Label, labels_by_id
+from hf_datasets.tfcovr.labels import Label, Sport, labels_by_id, sport_of
 from subtle.run.build import Build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
