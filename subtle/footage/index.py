@@ -16,10 +16,9 @@ from hf_datasets.footage.shot_detection import shot_detector
 from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.engines import running
-from subtle.footage.engines import make_reader, read_on_ray
+from subtle.footage.engines import make_reader, read_here, read_on_ray
 from subtle.footage.models import described, load_model
 from subtle.footage.options import IndexConfig
-from subtle.footage.reading import read_ahead
 from subtle.footage.roots import note_root
 from subtle.footage.sources import Source, check_source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
@@ -50,6 +49,11 @@ def source_of(config: IndexConfig) -> Source:
     return folder_source(path, None, config.cut)
 
 
+def own_model(config: IndexConfig) -> Encoder:
+    """The model of this process, which only names the vectors where workers make them."""
+    return load_model(config if config.engine == "local" else replace(config, device="cpu"))
+
+
 def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
     """Refuse another folder of videos: all that is known would be deleted.
 
@@ -65,13 +69,6 @@ def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
             f"{index.path} holds the videos of {known.root}, and none of them is in {model.root}; name another "
             "--output for other videos"
         )
-
-
-def register(index: MomentIndex, encoder: Encoder, config: IndexConfig, source: Source) -> IndexedModel:
-    """The model as the index knows it, with its tables."""
-    model = described(encoder, config, str(source.root))
-    check_root(index, model, source)
-    return index.add(model)
 
 
 def update(
@@ -98,21 +95,22 @@ def update(
             f"{config.output}: files were cut short, as by a power loss; it goes back to the last state that can be "
             f"read ({', '.join(index.went_back)}), and what is missing is indexed again"
         )
-    encoder = encoder or load_model(config if config.engine == "local" else replace(config, device="cpu"))
+    encoder = encoder or own_model(config)
     with storing(config.output):
-        model = register(index, encoder, config, source)
+        model = described(encoder, config, str(source.root))
+        check_root(index, model, source)
+        model = index.add(model)
         note_root(index, source.root)
     done = {video: row for video, row in index.files(model.key).items() if video not in unsettled}
     changes = compare(source, done, index.incomplete(model.key) - unsettled, retry=config.retry)
-    indexer = Indexer(index, model, encoder)
+    indexer = Indexer(index, model)
+    how = {"keep_missing": config.keep_missing, "quiet": quiet}
     if config.engine == "ray":
-        indexer.run(
-            changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing, quiet=quiet
-        )
+        indexer.run(changes, partial(read_on_ray, config, source.root, model), **how)
     else:
         reader = make_reader(encoder, config)
         with reader.pool:
-            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing, quiet=quiet)
+            indexer.run(changes, partial(read_here, reader, encoder, config.model), **how)
     with storing(config.output):
         index.tidy(model.key)
         if config.approximate:
@@ -201,7 +199,7 @@ class Watch:
 
     def __init__(self, config: IndexConfig, say: Say) -> None:
         self.config, self.say = config, say
-        self.encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
+        self.encoder = own_model(config)
         self.seen: dict[str, tuple[int, int]] = {}
         self.indexed: object = None
         self.problem = ""
