@@ -119,7 +119,7 @@ def card_text(run: Run, folder: Path, repo_id: str, measurements: list[Measureme
 
 def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -> str:
     """What to install, code that runs as it stands, and what the code of a repository means."""
-    code = kind.code.substitute(repo=repo_id, base=base or "")
+    code = Template(kind.code).substitute(repo=repo_id, base=base or "")
     parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
     if (folder / SENTENCE_TRANSFORMERS_MODULES).is_file():
         takes = read_json(folder / SENTENCE_TRANSFORMERS_FILE, modality_config=dict)["modality_config"]
