@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import copy
 import dataclasses
-import difflib
 import inspect
 import itertools
 import os
@@ -28,7 +27,7 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 import yaml
 
 from subtle import running
-from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
+from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, nearest, program
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")
@@ -122,12 +121,6 @@ class Setting:
                 *([f"--no_{self.name} turns it off."] if self.default is True else []),
             ]
         )
-
-
-def nearest(name: Any, names: Iterable[str], form: str = "{}") -> str:
-    """`; did you mean ...?` with the names that look like this one, or nothing."""
-    found = difflib.get_close_matches(str(name), list(names), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(form.format(name) for name in found)}?" if found else ""
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:

@@ -7,9 +7,8 @@ from what the index's own moments find in other videos.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,14 +47,8 @@ a market with fruit and vegetables; a satellite circles the earth
 SENTENCES = tuple(" ".join(EVERYDAY.split()).split("; "))
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """The least score of a moment that fits.
-
-    Attributes:
-        score: The least score.
-        why: What it was chosen by, in words.
-    """
+class Threshold(NamedTuple):
+    """The least score of a moment that fits, and what it was chosen by, in words."""
 
     score: float
     why: str

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.footage.moments import Windows
+from hf_datasets.footage.moments import Windows, read_moments
 from hf_datasets.footage.shot_detection import shot_detector
 from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex
@@ -40,9 +40,10 @@ def source_of(config: IndexConfig) -> Source:
         return miniature_source()
     path = Path(config.source).expanduser()
     if not path.is_dir():
-        video_dir = Path(config.video_dir).expanduser() if config.video_dir else None
+        video_dir = Path(config.video_dir).expanduser() if config.video_dir else path.absolute().parent
         margins = {"seconds_before": config.seconds_before, "seconds_after": config.seconds_after}
-        return table_source(path, video_dir, **margins)
+        moments, rejections = read_moments(path, **margins)
+        return table_source(moments, video_dir, rejections, name=str(path))
     if config.cut == "windows":
         return folder_source(path, Windows(config.window_seconds, config.stride_seconds))
     shot_detector(config.cut)  # before the work begins

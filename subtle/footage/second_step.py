@@ -13,7 +13,7 @@ from torch import Tensor
 from hf_datasets.video import VideoStore
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import device_of
-from subtle.footage.two_step_config import TwoStepConfig
+from subtle.footage.options import TwoStepConfig
 from subtle.run.shared_config import BuildConfig
 
 Row = dict[str, Any]

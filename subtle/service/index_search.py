@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hf_models.index.feedback import rocchio
 from hf_models.index.matrix import COLUMNS
 from hf_models.index.search import checked, search_moments
 from hf_models.index.store import quoted
@@ -88,8 +87,7 @@ class IndexSearch(MomentSearch):
 
     def moved(self, vector: np.ndarray, more_like: list[str], less_like: list[str]) -> np.ndarray:
         """See `MomentSearch`."""
-        vectors = self.index.vectors_of(self.model.key, [*more_like, *less_like])
-        return rocchio(vector, vectors[: len(more_like)], vectors[len(more_like) :])
+        return self.opened.judged(vector, more_like, less_like)
 
     def trouble_with(self, row: dict[str, Any]) -> str:
         """See `MomentSearch`."""

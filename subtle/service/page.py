@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.media import FOLDER, HOSTS, plain
+from subtle.service.media import FOLDER, plain, why_foreign
 from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
@@ -388,13 +389,8 @@ class Guard:
 
     def reason(self, scope: MutableMapping[str, Any]) -> str:
         """Why a request is refused, or nothing."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get("host", "")
-        if not self.is_public and host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
-            return "this page is for this machine alone"  # a foreign page whose name was made to point here
-        origin = headers.get("origin")
-        if not self.is_public and origin is not None and origin != f"http://{host}":
-            return "this page takes no requests of other pages"
+        if not self.is_public and (foreign := why_foreign(Headers(scope=scope), "page")):
+            return foreign
         return "this page serves no files by their paths" if NOT_SERVED.match(scope["path"]) else ""
 
 

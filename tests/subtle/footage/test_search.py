@@ -25,11 +25,10 @@ from hf_models.index.store import MomentIndex
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.footage import index, search
-from subtle.footage.exporting import contact_sheet, export, picture_of
+from subtle.footage.exporting import contact_sheet, export, picture_of, write_timelines
 from subtle.footage.models import load_again
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.footage.output import CONTROL_CHARACTERS, FORMATS
-from subtle.footage.timelines import write_timelines
 from subtle.options import run_recipe
 from subtle.run.models import load_encoders
 from subtle.run.shared_config import EmbedConfig
@@ -576,6 +575,7 @@ def test_a_text_of_an_index_never_moves_the_cursor_in_any_format():
         "end_seconds": 1.0,
         "score": 0.5,
         "label": "\x1b]0;t\x07\u202e\n",
+        "moment_id": "a#t=0,1",
     }
     for name, show in FORMATS.items():
         text = show([row])
