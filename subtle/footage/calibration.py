@@ -84,16 +84,6 @@ def threshold_of(
 ) -> Threshold:
     """The threshold for a kind of query; what it takes to compute is kept until the index changes.
 
-    Args:
-        index: What is searched.
-        model: One of its models.
-        encoder: That model.
-        kind: Of the query, see `kind_of`.
-        cache: Folder to keep it in.
-        root: The folder of the videos.
-        where: As of `search_moments`.
-        folder: As of `search_moments`.
-
     Raises:
         ValueError: The index has too little to calibrate on.
     """

@@ -123,14 +123,7 @@ class GroupEncoder:
 
 
 def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
-    """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit.
-
-    Args:
-        config: The `IndexConfig`.
-        root: The folder of the videos.
-        model: That of the index.
-        groups: Of `reading.grouped`.
-    """
+    """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit."""
     groups = list(groups)
     arguments = asdict(config)
     if Path(config.model).is_dir():  # a worker has another working directory

@@ -79,14 +79,9 @@ def update(
     encoder: Encoder | None = None,
     unsettled: Set[str] = frozenset(),
 ) -> tuple[Indexer, Changes]:
-    """Bring the index up to date.
+    """Bring the index up to date with a source, but for `unsettled`: other videos, which stay in it as they are.
 
-    Args:
-        config: What the command line says.
-        source: What the index is to hold.
-        say: Takes a line; None: silent, without a progress bar.
-        encoder: The model; None: loaded.
-        unsettled: Videos, not of `source`, that stay in the index as they are.
+    Without `say`, which takes a line, there is no progress bar either.
     """
     say, quiet = say or silent, say is None
     with storing(config.output):
@@ -192,10 +187,6 @@ class Watch:
 
     A file that grows, is replaced, renamed or removed is left as it is in the index until it has settled. What a look
     cannot do, as on a full disk or while another run writes to the index, the next one does.
-
-    Args:
-        config: What to index.
-        say: Takes a line.
     """
 
     def __init__(self, config: IndexConfig, say: Say) -> None:

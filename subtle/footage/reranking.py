@@ -101,12 +101,7 @@ class ChatReranker:
 
 
 class MatcherReranker:
-    """Scores each moment with a cross-encoder, which reads the text and the frames together.
-
-    Args:
-        folder: A VidCLIP matcher or BLIP, with a trained head.
-        device: Where to compute.
-        num_frames: Most frames of a moment.
+    """Scores each moment with a cross-encoder, a VidCLIP matcher or BLIP, which reads text and frames together.
 
     Raises:
         ValueError: It is no such model.

@@ -32,12 +32,6 @@ def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
 class SecondStep:
     """What `--refine` and `--rerank` do with a shortlist; keeps their models for the next query.
 
-    Args:
-        config: With what to refine and re-rank.
-        cache: See `cache_of`.
-        device: Where to compute, as `--device` names it.
-        root: The folder of the videos.
-
     Raises:
         ValueError: A model does not fit.
     """

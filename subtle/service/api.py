@@ -143,12 +143,7 @@ class Waiting:
 
 
 class Together:
-    """Encodes and searches queries, all that came while others were computed at once, so that one alone never waits.
-
-    Args:
-        index: The index, with its model loaded.
-        sizes: Counts how many were together.
-    """
+    """Encodes and searches queries, all that came while others were computed at once, so that one alone never waits."""
 
     def __init__(self, index: Index, sizes: Histogram) -> None:
         self.index, self.sizes = index, sizes
@@ -467,13 +462,7 @@ class Entrance:
 
 
 def build_api(service: Service, *, token: str | None = None, per_minute: int | None = None) -> FastAPI:
-    """The application.
-
-    Args:
-        service: What it does.
-        token: See `Entrance`.
-        per_minute: See `Entrance`.
-    """
+    """The application."""
     api = FastAPI(title="Subtle", description="Moments of an index of videos.", redoc_url=None)
     refusals: dict[int | str, dict[str, Any]] = {
         status: {"description": what, "content": {"application/problem+json": {}}}
@@ -560,12 +549,7 @@ async def asked_of(request: Request) -> tuple[Asked, UploadFile | None]:
 
 
 class Beside:
-    """The service and the page in one process: the service takes its own addresses.
-
-    Args:
-        app: The page.
-        api: The service.
-    """
+    """The service and the page in one process: the service takes its own addresses."""
 
     def __init__(self, app: Any, *, api: Any) -> None:
         self.app, self.api = app, api

@@ -20,12 +20,7 @@ SEARCHED = "contains(lower(coalesce(label, '') || ' ' || coalesce(text, '') || '
 
 
 class IndexSearch(MomentSearch):
-    """A model of an index and what it finds.
-
-    Args:
-        opened: The index.
-        media: Reads the videos.
-    """
+    """A model of an index and what it finds."""
 
     def __init__(self, opened: Index, media: Media) -> None:
         super().__init__(opened.loaded(), media, PurePosixPath(opened.model.name).name)
