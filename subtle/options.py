@@ -19,7 +19,7 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -308,13 +308,15 @@ def is_yaml(word: Any) -> bool:
     return isinstance(word, str) and word.endswith((".yaml", ".yml"))
 
 
-def first_word_as(name: str, words: list[str]) -> list[str]:
-    """The first word as a flag, where it is neither a flag nor a YAML file.
+def first_words_as(names: Sequence[str], words: list[str]) -> list[str]:
+    """The first words as flags with these names, as far as they are neither flags nor YAML files.
 
-    >>> first_word_as("index", ["archive", "--limit", "5"])
-    ['--index', 'archive', '--limit', '5']
+    >>> first_words_as(["what", "name"], ["metric", "map_at_k", "--dry_run"])
+    ['--what', 'metric', '--name', 'map_at_k', '--dry_run']
     """
-    return words if not words or words[0].startswith("-") or is_yaml(words[0]) else [f"--{name}", *words]
+    first = list(itertools.takewhile(lambda word: not (word.startswith("-") or is_yaml(word)), words[: len(names)]))
+    named = zip((f"--{name}" for name in names), first, strict=False)
+    return [*itertools.chain.from_iterable(named), *words[len(first) :]]
 
 
 def with_underscores(word: str) -> str:

@@ -390,7 +390,7 @@ def test_vectors_of_mixed_precision_are_a_model_of_their_own_that_searches_load_
     assert search.find(asked)[0]["video"] == "d.mp4"
 
 
-@pytest.mark.parametrize("killed", [None, 0, 1, 2, 5])
+@pytest.mark.parametrize("killed", [None, 1, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 2, 5))])
 def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_before, monkeypatch, killed):
     """A folder by its address, which no lock keeps; the second run begins and ends, or dies, after the first looked."""
     index.run(config)

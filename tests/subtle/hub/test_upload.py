@@ -17,7 +17,7 @@ import pytest
 
 import subtle.hub
 from subtle.hub import publish, upload
-from subtle.hub.options import PublishConfig, as_flags
+from subtle.hub.options import PublishConfig
 from subtle.hub.publication import Publication
 from subtle.hub.publish import Target, everything, in_order, main
 from subtle.running import run_recipe
@@ -453,12 +453,6 @@ def test_a_mistake_on_the_command_line_is_one_line(hub, call, options, message):
     status, _, errors = call(**options)
     assert (status, errors.count("\n"), hub.repositories) == (2, 1, {})
     assert message in errors
-
-
-def test_the_first_words_of_the_command_line_are_kind_and_name():
-    assert as_flags(["all", "--org", "x"]) == ["--what", "all", "--org", "x"]
-    assert as_flags(["model", "a", "--repo", "o/a"]) == ["--what", "model", "--name", "a", "--repo", "o/a"]
-    assert as_flags(["publish.yaml", "--tag", "v1"]) == ["publish.yaml", "--tag", "v1"]
 
 
 def test_what_others_need_comes_first():
