@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from hf_models.index.feedback import grouped, rocchio
-from hf_models.index.search import default_probes, search_many
+from hf_models.index.matrix import COLUMNS
+from hf_models.index.search import checked, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
@@ -424,6 +425,14 @@ class Index:
         """
         vectors = self.store.vectors_of(self.model.key, [*more_like, *less_like])
         return rocchio(vector, vectors[: len(more_like)], vectors[len(more_like) :])
+
+    def rows(self, where: str, limit: int | None = None) -> list[dict[str, Any]]:
+        """The moments for which a condition of the store holds, with all columns but the vector."""
+        table = self.store.moments(self.model.key)
+        table.checkout_latest()
+        found = table.search().where(where).select(list(COLUMNS)).limit(limit).to_arrow()
+        rows: list[dict[str, Any]] = checked(self.store.path, found).to_pylist()
+        return rows
 
     def nearest(self, vectors: np.ndarray, config: SearchConfig, **more: Any) -> list[list[dict[str, Any]]]:
         """The best moments for each of some queries."""

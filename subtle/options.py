@@ -27,7 +27,8 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 import yaml
 
 from subtle import running
-from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, nearest, program
+from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
+from subtle.commands import nearest as nearest  # tables and trainings take it from here
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")

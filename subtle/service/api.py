@@ -37,7 +37,6 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.video import VideoError
-from hf_models.index.matrix import COLUMNS
 from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
 from subtle.index import Index
@@ -250,14 +249,11 @@ class Service:
         Raises:
             HTTPException: There is none.
         """
-        table = self.index.store.moments(self.index.model.key)
-        table.checkout_latest()
-        rows = table.search().where(f"moment_id = {quoted(moment_id)}").select(list(COLUMNS)).limit(1).to_list()
-        if not rows:
+        if not (rows := self.index.rows(f"moment_id = {quoted(moment_id)}", 1)):
             raise HTTPException(
                 404, f"the index has no moment {moment_id[:200]!r}; give the moment_id of one that was found"
             )
-        return {name: rows[0][name] for name in COLUMNS}
+        return rows[0]
 
     def query_of(self, asked: Asked, upload: Path | None) -> tuple[Any, str | None]:
         """The frames of a query's clip, and the fingerprint of its video where that is to be left out.

@@ -57,8 +57,7 @@ class IndexSearch(MomentSearch):
             return checked(self.index.path, rows).to_pylist(), count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
         count = table.count_rows(condition)
-        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow()
-        return spread(checked(self.index.path, found).to_pylist(), number), count
+        return spread(self.opened.rows(condition, ROWS_TO_CHOOSE_FROM), number), count
 
     def nearest(
         self, vector: np.ndarray, limit: int, *, folder: str | None, label: str | None, exclude_fingerprint: str | None
@@ -74,11 +73,7 @@ class IndexSearch(MomentSearch):
 
     def moments_of(self, video: str) -> list[dict[str, Any]]:
         """See `MomentSearch`."""
-        found = self.index.moments(self.model.key).search().where(f"video = {quoted(video)}")
-        rows: list[dict[str, Any]] = checked(
-            self.index.path, found.select(list(COLUMNS)).limit(None).to_arrow()
-        ).to_pylist()
-        return rows
+        return self.opened.rows(f"video = {quoted(video)}")
 
     def moved(self, vector: np.ndarray, more_like: list[str], less_like: list[str]) -> np.ndarray:
         """See `MomentSearch`."""

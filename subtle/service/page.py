@@ -186,8 +186,7 @@ class Page:
 
     def open(self, search: Search, event: gr.EventData) -> str:
         """A found moment, large, with its neighbors."""
-        place = whole(getattr(event, "place", None))
-        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+        if (place := place_of(search, event)) is None:
             unchanged: str = gr.skip()
             return unchanged
         row = search.found[place]
@@ -213,13 +212,11 @@ class Page:
 
     def mark(self, search: Search, event: gr.EventData) -> tuple[str, str]:
         """Mark a found moment; the cards, and a line about the marks."""
-        place, is_right = whole(getattr(event, "place", None)), getattr(event, "is_right", None)
-        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+        if (place := place_of(search, event)) is None:
             return gr.skip(), gr.skip()
+        is_right = getattr(event, "is_right", None)
         try:
-            self.marks.set(
-                search.query, search.text, search.found[place], is_right if is_right is None else bool(is_right)
-            )
+            self.marks.set(search.query, search.text, search.found[place], None if is_right is None else bool(is_right))
             return self.shown(search), self.kept()
         except MISTAKES as error:
             return gr.skip(), told(error)
@@ -268,6 +265,13 @@ def told(error: BaseException) -> str:
 def whole(value: Any) -> int:
     """A number that a browser sent; -1 where it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def place_of(search: Search, event: gr.EventData) -> int | None:
+    """The place of the found moment that an event is about; None of another search, or where there is none."""
+    place = whole(getattr(event, "place", None))
+    is_here = getattr(event, "search", None) == search.number and place in range(len(search.found))
+    return place if is_here else None
 
 
 def named(choice: str | None) -> str | None:
