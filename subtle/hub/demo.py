@@ -48,7 +48,7 @@ def prepare(
     for name in (model_repo, dataset_repo):
         check_repo_id(name)
     code = check_model()
-    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*", "gallery_search.py"))
+    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
     copy_page(folder)
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
     settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": code}

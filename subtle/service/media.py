@@ -19,6 +19,7 @@ from typing import Any
 
 from PIL import Image, ImageOps
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from torch import Tensor
@@ -240,6 +241,15 @@ class Media:
         """End the reader processes."""
         while not self.pools.empty():
             self.pools.get().close()
+
+
+def why_foreign(headers: Headers, what: str) -> str:
+    """Why a request to what is for this machine alone is refused, or nothing."""
+    host = headers.get("host", "")
+    if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
+        return f"this {what} is for this machine alone"  # a foreign page whose name was made to point here
+    is_own = headers.get("origin", f"http://{host}") == f"http://{host}"
+    return "" if is_own else f"this {what} takes no requests of other pages"
 
 
 def plain(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
 from hf_datasets.publishing.registered import write_registered
 from hf_datasets.registry import BUILDERS, TITLES, task_ids
-from subtle.hub.dataset import prepare
+from subtle.hub.publish import prepare_dataset as prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
 ORIGINS = ("mini", "hard", "unseen", "release", "source", "own")

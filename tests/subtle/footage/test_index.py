@@ -459,13 +459,14 @@ def test_shots_are_cut_where_the_picture_changes(config, videos):
 
 
 def test_an_encoder_that_gives_no_numbers_is_refused(config, monkeypatch):
-    encode = index.Indexer.embed
+    load = index.load_model
 
-    def broken(self, batch):
-        monkeypatch.setattr(self.encoder, "vectors", lambda frames: np.full((len(frames), 16), np.nan))
-        return encode(self, batch)
+    def broken(config):
+        encoder = load(config)
+        encoder.vectors = lambda frames: np.full((len(frames), 16), np.nan)
+        return encoder
 
-    monkeypatch.setattr(index.Indexer, "embed", broken)
+    monkeypatch.setattr(index, "load_model", broken)
     with pytest.raises(ValueError, match="not finite"):
         index.run(config)
 
