@@ -86,7 +86,7 @@ class EmbeddingSource:
             raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py clips`") from error
         if isinstance(model, FactoredCoVRForComposedRetrieval):
             finder = model.word_finder
-            tokens = processor(text=texts, return_tensors="pt")["input_ids"]
+            tokens = processor(text=texts)["input_ids"]
             text = torch.cat([text, finder(tokens.to(finder.token_ids.device)).to(text)], -1)
         video = video.to(device)
         targets = cls(index_of(clips), index_of(texts), video, text.to(device), video)
