@@ -7,6 +7,7 @@ Each takes a batch and gives one row per item. `encoder.usage` says how the fami
 query, source, license, and what of it is inferred. `estimate` says what a model costs before it is loaded.
 """
 
+from hf_models.encoders.aim import AIMEncoder
 from hf_models.encoders.blip import BlipEncoder
 from hf_models.encoders.dual_encoders import (
     DotProductEncoder,
@@ -21,7 +22,7 @@ from hf_models.encoders.loading import ENCODERS, estimate, load_encoder, load_se
 from hf_models.encoders.modeling_blip_composed import BlipForComposedRetrieval
 from hf_models.encoders.protocol import Encoder, pooled
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
-from hf_models.encoders.tfcovr import AIMEncoder, TFCoVREncoder
+from hf_models.encoders.tfcovr import TFCoVREncoder
 
 __all__ = [
     "ENCODERS",

@@ -22,6 +22,7 @@ from transformers.utils import cached_file
 
 from hf_models.checkpoints import numbers_in, open_whole, opening
 from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head
+from hf_models.encoders.aim import AIMEncoder, adapted_aim, is_aim
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_clip_resnet import CLIPResNetConfig
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
@@ -48,7 +49,7 @@ from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.modeling_mmembed import MMEmbedModel
 from hf_models.encoders.protocol import Encoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
-from hf_models.encoders.tfcovr import AIMEncoder, TFCoVREncoder, adapted_aim, is_aim
+from hf_models.encoders.tfcovr import TFCoVREncoder
 
 IMAGE_MODELS = ("clip", "clip_resnet", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS: dict[str, type[Encoder]] = {

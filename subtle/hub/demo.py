@@ -62,7 +62,8 @@ def prepare(
 
 def copy_page(folder: Path) -> None:
     """Copy what `app.py` imports of this project, under the same names, with the page's script and style."""
-    modules = imported_files(["subtle.demo_space.app"], packages=PACKAGES, bare=BARE)
+    programs = ["subtle.demo_space.app", "hf_datasets.video.worker"]  # the page starts the other
+    modules = imported_files(programs, packages=PACKAGES, bare=BARE)
     bare = {Path(*name.split("."), "__init__.py") for name in BARE}
     for path in [*modules, *(Path("subtle/service/page").with_suffix(end) for end in (".js", ".css"))]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

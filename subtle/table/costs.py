@@ -12,9 +12,9 @@ import torch
 
 from hf_models.encoders import Estimate, estimate, short_name
 from hf_models.encoders.adapters import base_of, is_adapter
+from hf_models.encoders.aim import is_aim
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
-from hf_models.encoders.tfcovr import is_aim
 from subtle.run.gpus import UTILIZATION
 
 OVERHEAD_SECONDS = 0.02

@@ -10,7 +10,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import AIMEncoder, load_encoder, short_name
-from hf_models.encoders.tfcovr import is_aim
+from hf_models.encoders.aim import is_aim
 from subtle.embedding.loop import Work
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator, processes
