@@ -50,12 +50,10 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
-    parser.add_argument(
-        "--sizes", nargs="+", type=size_of, metavar="NxD", help="of index, index_kinds: moments and their size"
-    )
+    parser.add_argument("--sizes", nargs="+", type=size_of, metavar="NxD", help="of index: moments and their size")
     arguments = parser.parse_args()
-    if arguments.sizes and arguments.names not in (["index"], ["index_kinds"]):
-        parser.error("--sizes is of index and index_kinds: python -m benchmarks index --sizes 100000x256")
+    if arguments.sizes and arguments.names != ["index"]:
+        parser.error("--sizes is of index: python -m benchmarks index --sizes 100000x256")
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")

@@ -1,6 +1,5 @@
 """The ways of searching that `benchmarks/index.py` compares: how each is built, and its settings."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,9 +22,9 @@ Find = Callable[[np.ndarray, bool], Any]
 
 @dataclass(frozen=True)
 class Way:
-    """Build from the folder of data into a folder, and say what should be known; give settings, the fastest first."""
+    """Build from the folder of data into a folder; give settings, the fastest first."""
 
-    build: Callable[[Path, Path], str | None]
+    build: Callable[[Path, Path], None]
     settings: Callable[[Path, Path], Iterator[tuple[str, Find]]]
 
 
@@ -157,121 +156,25 @@ def faiss_through_datasets(factory: str) -> Way:
     return Way(build, settings)
 
 
-def filled_qdrant(data: Path) -> Any:
-    """Qdrant in local mode: exact whatever is asked for, and in memory, because its files take 20 ms a point."""
-    from qdrant_client import QdrantClient, models
-
-    client = QdrantClient(":memory:")
-    for start, vectors in blocks(data):
-        if not start:
-            parameters = models.VectorParams(size=vectors.shape[1], distance=models.Distance.DOT)
-            client.create_collection(KEY, vectors_config=parameters)
-        numbers = range(start, start + len(vectors))
-        payloads = [{"label": str(number % LABELS)} for number in numbers]
-        client.upsert(KEY, models.Batch(ids=list(numbers), vectors=vectors.tolist(), payloads=payloads))
-    return client
-
-
-def build_qdrant(data: Path, store: Path) -> str:  # noqa: ARG001
-    """Fill it once for the time; a search fills it again."""
-    filled_qdrant(data)
-    return "; in memory"
-
-
-def search_qdrant(data: Path, store: Path) -> Iterator[tuple[str, Find]]:  # noqa: ARG001
-    """The one setting there is."""
-    from qdrant_client import models
-
-    client = filled_qdrant(data)
-    has_label = models.FieldCondition(key="label", match=models.MatchValue(value=LABEL))
-    condition = models.Filter(must=[has_label])
-
-    def find(query: np.ndarray, filtered: bool) -> Any:
-        answer = client.query_points(KEY, query=query, limit=K, query_filter=condition if filtered else None)
-        return [point.id for point in answer.points]
-
-    yield "", find
-
-
-def build_duckdb(data: Path, store: Path) -> str:
-    """DuckDB, with its index of vectors where the extension is installed; it is not downloaded here."""
-    import duckdb
-    import pyarrow as pa
-
-    store.mkdir()
-    connection = duckdb.connect(store / "moments.duckdb")
-    for start, vectors in blocks(data):
-        size = vectors.shape[1]
-        labels = [str(number % LABELS) for number in range(start, start + len(vectors))]
-        arrays = {"vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), size), "label": labels}
-        rows = pa.table({"number": np.arange(start, start + len(vectors)), **arrays})
-        connection.register("block", rows)
-        selected = f"SELECT number, label, vector::FLOAT[{size}] AS vector FROM block"
-        connection.execute(f"INSERT INTO moments {selected}" if start else f"CREATE TABLE moments AS {selected}")
-        connection.unregister("block")
-    try:
-        connection.execute("LOAD vss; SET hnsw_enable_experimental_persistence = true")
-        connection.execute("CREATE INDEX by_vector ON moments USING HNSW (vector) WITH (metric = 'ip')")
-    except duckdb.Error:
-        note = "; without its extension vss, which is not installed here, DuckDB is exact"
-    else:
-        note = ""
-    connection.close()
-    return note
-
-
-def search_duckdb(data: Path, store: Path) -> Iterator[tuple[str, Find]]:
-    """The one setting there is, or with its index more and more candidates."""
-    import duckdb
-
-    size = np.load(data / VECTORS, mmap_mode="r").shape[1]
-    connection = duckdb.connect()
-    has_index = True
-    try:
-        connection.execute("LOAD vss")
-    except duckdb.Error:
-        has_index = False
-    connection.execute(f"ATTACH '{store / 'moments.duckdb'}' AS bench (READ_ONLY)")
-
-    def find(query: np.ndarray, filtered: bool) -> Any:
-        where = f"WHERE label = '{LABEL}'" if filtered else ""
-        distance = f"array_negative_inner_product(vector, ?::FLOAT[{size}])"
-        command = f"SELECT number FROM bench.moments {where} ORDER BY {distance} LIMIT {K}"
-        return [row[0] for row in connection.execute(command, [query.tolist()]).fetchall()]
-
-    for candidates in (16, 64, 256) if has_index else (0,):
-        if candidates:
-            connection.execute(f"SET hnsw_ef_search = {candidates}")
-        yield f"{candidates} candidates" if candidates else "", find
-
-
 def miniature_index(folder: Path, count: int) -> Path:
-    """An index of vectors by chance that the miniature's model could have made, with its text half."""
-    shutil.rmtree(folder / "index", ignore_errors=True)
-    from transformers.utils.logging import disable_progress_bar
-
-    from hf_models.encoders import load_encoder
-    from hf_models.fingerprints import key_of
-    from hf_models.index.store import IndexedModel, MomentIndex
-    from hf_models.query_texts import files_of_model
-    from subtle.footage.models import made_by
+    """An index of vectors by chance that the model that ships could have made, with its text half."""
+    from hf_models.index.store import MomentIndex
+    from subtle.footage.models import described, load_model
+    from subtle.footage.options import IndexConfig
     from subtle.footage.text_queries import keep_text_queries
-    from subtle.run.model_folders import MINIATURE_TFCOVR
 
-    disable_progress_bar()
-    encoder = load_encoder(MINIATURE_TFCOVR)
-    size = len(encoder.query(text="a vault"))
-    details = {"files": files_of_model(MINIATURE_TFCOVR), "num_frames": None, "trust_remote_code": False}
-    index = MomentIndex.create(folder / "index")
-    made = made_by(encoder)
-    model = index.add(IndexedModel(key_of(made), MINIATURE_TFCOVR, made, size, str(folder), details))
+    config = IndexConfig(output=str(folder / "index"), device="cpu")
+    encoder = load_model(config)
+    (folder / "videos").mkdir()
+    index = MomentIndex.create(config.output)
+    model = index.add(described(encoder, config, str(folder / "videos")))
     generator = np.random.default_rng(0)
     for start in range(0, count, AT_ONCE):
-        vectors = generator.standard_normal((min(AT_ONCE, count - start), size), np.float32)
+        vectors = generator.standard_normal((min(AT_ONCE, count - start), model.dimensions), np.float32)
         table = moment_table(start, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
         index.moments(model.key).add(table)
     index.tidy(model.key)
-    keep_text_queries(MINIATURE_TFCOVR, encoder)
+    keep_text_queries(config.model, encoder)
     return folder / "index"
 
 
@@ -281,6 +184,4 @@ WAYS = {
     "LanceDB, IVF-PQ": approximate_lancedb("IvfPq"),
     "FAISS, exact": faiss_through_datasets("Flat"),
     "FAISS, IVF": faiss_through_datasets("IVF{lists},Flat"),
-    "Qdrant local": Way(build_qdrant, search_qdrant),
-    "DuckDB": Way(build_duckdb, search_duckdb),
 }

@@ -12,32 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
 import subtle
-from benchmarks.index_ways import AT_ONCE, moment_table
+from benchmarks.index_ways import miniature_index
 from benchmarks.timing import Ratio
-from hf_models.index.store import MomentIndex
-from subtle.footage.models import described, load_model
-from subtle.footage.options import IndexConfig
 
 MOMENTS, REQUESTS, CLIENTS, MANY = 100_000, 300, 32, 10_000
 WORDS = [f"{word} with {number} turns" for word in ("vault", "dive", "salto", "beam") for number in range(25)]
-
-
-def build(folder: Path) -> Path:
-    """An index of noise by the model that ships."""
-    config = IndexConfig(output=str(folder / "index"), device="cpu")
-    encoder = load_model(config)
-    (folder / "videos").mkdir()
-    index = MomentIndex.create(config.output)
-    model = index.add(described(encoder, config, str(folder / "videos")))
-    generator = np.random.default_rng(0)
-    for start in range(0, MOMENTS, AT_ONCE):
-        vectors = generator.standard_normal((AT_ONCE, model.dimensions), dtype=np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        index.moments(model.key).add(moment_table(start, vectors))
-    return Path(config.output)
 
 
 def seconds_of(search: object, number: int) -> list[float]:
@@ -59,7 +39,7 @@ def megabytes(process: int) -> float:
 def measure() -> Iterator[Ratio]:
     """Give all ratios."""
     with tempfile.TemporaryDirectory() as name:
-        index = build(Path(name))
+        index = miniature_index(Path(name), MOMENTS)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         command = [sys.executable, "-P", "-m", "subtle", "serve", str(index), "--port", str(port), "--device", "cpu"]

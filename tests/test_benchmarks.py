@@ -7,9 +7,12 @@ import pytest
 
 from benchmarks import __main__ as bench
 from benchmarks.feedback import Searched, measured
-from benchmarks.index import clustered, ratios
-from benchmarks.index_ways import blocks
+from benchmarks.generation import SERVER
+from benchmarks.index import SEARCH, clustered, ratios
+from benchmarks.index_ways import blocks, miniature_index
+from benchmarks.startup import STAGE2
 from metrics.map_at_k.scoring import mean_average_precision
+from subtle import open_index
 
 
 def results(recall, per_second):
@@ -60,6 +63,15 @@ def test_blocks_are_the_vectors_in_order(tmp_path, monkeypatch):
     found = list(blocks(tmp_path))
     assert [start for start, _ in found] == [0, 3, 6, 9]
     np.testing.assert_array_equal(np.concatenate([block for _, block in found]), vectors)
+
+
+def test_the_programs_that_benchmarks_start_are_there():
+    assert all(path.is_file() for path in (SEARCH, SERVER, STAGE2))
+
+
+def test_the_index_of_noise_answers_a_query_by_text(tmp_path):
+    with open_index(miniature_index(tmp_path, 30), device="cpu") as index:
+        assert len(index.search(text="show with 2 turns", limit=3)) == 3
 
 
 def test_sizes_are_typed_as_moments_by_dimensions():

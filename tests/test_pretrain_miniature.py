@@ -31,7 +31,7 @@ from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import render_video
 from hf_datasets.miniature.scene import Scene
 from hf_models import AIMModel
-from subtle.run.models import MINIATURE_VIDCLIP
+from subtle.run.model_folders import MINIATURE_VIDCLIP
 from subtle.tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
 
 SHIPPED = Path(__file__).parents[1] / "recipes/weights/miniature-clip"

@@ -10,7 +10,7 @@ from subtle.run.shared_config import (
     CaptionsConfig,
     ChatFramesConfig,
     DataConfig,
-    Device,
+    DeviceConfig,
     FramesConfig,
     OutputConfig,
     OwnClipsConfig,
@@ -166,11 +166,10 @@ class CaptionRewriteConfig(ScoredCaptionsConfig, CaptionsConfig):
 
 
 @dataclass
-class CaptionSelectConfig(OutputConfig, FramesConfig, VideosConfig):
+class CaptionSelectConfig(DeviceConfig, OutputConfig, FramesConfig, VideosConfig):
     """Which captions to choose from, and with which model."""
 
     build: str = option("outputs/build_fig", "Folder that `build.py fig` wrote.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     model: str = option(
         "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
     )

@@ -1,9 +1,9 @@
-"""The options of `check`."""
+"""The options of `check` and `doctor`."""
 
 from dataclasses import dataclass
 
 from subtle.options import option
-from subtle.run.shared_config import Device, OutputConfig, VideosConfig
+from subtle.run.shared_config import DeviceConfig, OutputConfig, VideosConfig
 
 
 @dataclass
@@ -15,8 +15,7 @@ class CheckConfig(VideosConfig, OutputConfig):
 
 
 @dataclass
-class DoctorConfig(OutputConfig):
+class DoctorConfig(DeviceConfig, OutputConfig):
     """What to check."""
 
-    device: Device = option("auto", "What to check beside the processor; auto: the GPU where there is one.")
     output_dir: str = "outputs/doctor"

@@ -10,15 +10,14 @@ from typing import Any, Literal
 
 import torch
 
-from hf_models.encoders.estimates import count_parameters, tokens_of_frame
 from subtle.building.options import BuildCompConfig, BuildFigConfig, BuildTFCoVRConfig
 from subtle.checking.annotations import RELEASE, Part
 from subtle.options import parse_config
 from subtle.run.build import Build
 from subtle.run.gpus import GPUS, UTILIZATION
-from subtle.table.costs import OPERATIONS, PASSES, Machine
+from subtle.table.costs import OPERATIONS, Machine
+from subtle.train.estimates import estimate_run
 from subtle.train.options import Stage1Config, VidCLIPRunConfig
-from subtle.tuning.estimates import ATTENTIONS, read_base
 
 Paper = Literal["tfcovr", "comp", "fig"]
 Parts = Mapping[str, Part]
@@ -27,8 +26,8 @@ CHAT_MODEL, SAMPLE = "gpt-4o", 40
 """What texts are priced for, and of how many videos or moments of each split."""
 A100 = Machine(torch.device("cuda"), UTILIZATION * GPUS["A100"][1], num_workers=12)
 HOURS = (
-    "Hours are estimated, not measured: one A100 at 35 % of its 312 TFLOP/s (bfloat16), by the models' operations, and "
-    "12 processes that decode a clip in 0.12 s."
+    "Hours are estimated, not measured: one A100 at 35 % of its 312 TFLOP/s (bfloat16), by what `--dry_run` counts, "
+    "and 12 processes that decode a clip in 0.12 s."
 )
 RESNET_OPERATIONS = OPERATIONS * 11.5e9
 """Of ResNet-152 for one picture; it has 11.5 billion multiplications and additions (torchvision's documentation)."""
@@ -53,24 +52,16 @@ class Step:
     hours: float | None = None
 
 
-def frame_operations(name: str) -> float:
-    """Of the vision tower of a CLIP for one frame."""
-    vision = read_base(name, offline=True).vision_config
-    return OPERATIONS * count_parameters(vision, "CLIPVisionModel") * tokens_of_frame(vision, None)
-
-
 def steps_of_tfcovr(parts: Parts) -> list[Step]:
     stage1 = parse_config(Stage1Config, None, ["stage1_4xa100.yaml"])
-    clips = len(parts[RELEASE].items)
-    operations = clips * ATTENTIONS * stage1.num_frames * frame_operations("openai/clip-vit-base-patch16")
-    training = A100.hours(PASSES * stage1.epochs * operations, stage1.epochs * clips)
+    clips, step = len(parts[RELEASE].items), estimate_run(stage1, 1).cost
+    training = A100.hours(stage1.epochs * clips * step.flops / stage1.batch_size, stage1.epochs * clips)
+    encoding = A100.hours(clips * step.forward_flops / stage1.batch_size, clips)
     launch = "accelerate launch $(subtle path "
     return [
         Step("Figures A1 and A2", RELEASE, "subtle analyse tfcovr --dataset_config release {data}", needs_videos=False),
         Step("stage 1", RELEASE, launch + "stage1) stage1_4xa100.yaml {data}", hours=training),
-        Step(
-            "features", RELEASE, launch + "embed) clips embed_4xa100.yaml {data}", hours=A100.hours(operations, clips)
-        ),
+        Step("features", RELEASE, launch + "embed) clips embed_4xa100.yaml {data}", hours=encoding),
         Step("Table 3, last rows", RELEASE, launch + "stage2) stage2_4xa100.yaml {data}"),
         Step(
             "features, those that the authors publish",
@@ -85,15 +76,13 @@ def steps_of_tfcovr(parts: Parts) -> list[Step]:
 
 
 def steps_of_comp(_: Parts) -> list[Step]:
-    frame = frame_operations("openai/clip-vit-large-patch14")
     judge = f"subtle judge --dataset_config release {{data}} --model {CHAT_MODEL} --dry_run --dataset "
     steps = []
     for name in ("activitynet_comp", "youcook2_comp"):
         file = f"vidclip_paper_4_{name.removesuffix('_comp')}.yaml"
         tuning = parse_config(VidCLIPRunConfig, None, [file])
-        clips = (tuning.max_steps or 0) * tuning.batch_size
-        larger = ((tuning.frame_side or 224) / 224) ** 2
-        hours = A100.hours(PASSES * clips * tuning.num_frames * larger * frame, clips)
+        steps_of_run = tuning.max_steps or 0
+        hours = A100.hours(steps_of_run * estimate_run(tuning, 1).cost.flops, steps_of_run * tuning.batch_size)
         steps += [
             Step(f"Tables 2 to 5, {name}, each row", name, f"subtle vidclip {file} {{data}}", hours=hours),
             Step(f"Table 7, {name}", name, judge + name),

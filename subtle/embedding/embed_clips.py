@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from datasets import Dataset
 
 from hf_datasets.tfcovr.released_embeddings import read_embeddings
-from hf_datasets.video.pool import NO_FILE
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
-from subtle.embedding.loop import Batch, coverage, fill, print_missing
+from subtle.embedding.loop import Batch, coverage, embed_videos, fill, print_missing
 from subtle.engines import running
 from subtle.run.accelerator import make_accelerator
 from subtle.run.batches import batched
@@ -21,11 +19,11 @@ from subtle.run.data import NO_EMBEDDING, load_split, load_splits
 from subtle.run.encoded_data import digests_of_clips, remember_encoded
 from subtle.run.models import load_encoders
 from subtle.run.results import write_results
-from subtle.run.shards import encode_on_ray
 from subtle.run.shared_config import EmbedConfig
 from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, decoded_clips, encode_clips, imported_into, made_by
 
 CLIP_WORKER = "subtle.tfcovr.clip_embeddings:ClipWorker"
+CLIP_COLUMNS = ("clip_id", "video", "start_seconds", "end_seconds")
 
 
 def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
@@ -33,37 +31,6 @@ def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
     if config.splits is None:
         return list(load_splits(config, clips=clips).values())
     return [load_split(config, split, clips=clips) for split in config.splits]
-
-
-def embed_videos(
-    model: TFCoVRForComposedRetrieval,
-    processor: TFCoVRProcessor,
-    store: FeatureStore,
-    config: EmbedConfig,
-    accelerator: Accelerator,
-) -> dict[str, Any]:
-    """Encode the clips that the store lacks; returns the coverage over all processes."""
-    splits = [list(split) for split in wanted_splits(config, clips=True)]
-    clips = list(itertools.chain(*splits))
-    if accelerator.is_main_process:
-        remember_encoded(config.output_dir, digests_of_clips(clips))
-    accelerator.wait_for_everyone()
-    failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
-    todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in store]
-    mine = todo[accelerator.process_index :: accelerator.num_processes]
-    own_failures: dict[str, str] = {}
-    is_on_ray = config.engine == "ray"
-    if is_on_ray:
-        columns = ("clip_id", "video", "start_seconds", "end_seconds")
-        batches: Iterator[Any] = encode_on_ray(CLIP_WORKER, mine, columns, store.details, config, own_failures)
-    else:
-        decoded = decoded_clips(splits, processor, config)
-        batches = encode_clips(mine, model, processor, config, accelerator, own_failures, decoded)
-    hidden = not accelerator.is_local_main_process
-    shard_size = 1 if is_on_ray else config.shard_size  # a worker gives a whole shard
-    fill(store, batches, len(mine), "clip", shard_size, is_hidden=hidden)
-    failures |= dict(gather_object(list(own_failures.items())))
-    return coverage("clips", [clip["clip_id"] for clip in clips], failures)
 
 
 def import_videos(config: EmbedConfig) -> None:
@@ -125,7 +92,6 @@ def run(config: EmbedConfig) -> dict[str, Any]:
 
 
 def embed(config: EmbedConfig) -> dict[str, Any]:
-    """See `run`."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     if config.import_from and accelerator.is_main_process:
@@ -147,7 +113,16 @@ def embed(config: EmbedConfig) -> dict[str, Any]:
         lacking = {clip_id: NO_EMBEDDING for clip_id in ids if clip_id not in stores["video"]}
         covered = coverage("clips", ids, lacking) | {"imported": model.config.imported_video}
     else:
-        covered = embed_videos(model, processor, stores["video"], config, accelerator)
+        splits = [list(split) for split in wanted_splits(config, clips=True)]
+        clips = list(itertools.chain(*splits))
+        if accelerator.is_main_process:
+            remember_encoded(output_dir, digests_of_clips(clips))
+
+        def encode(mine: list[Any], failures: dict[str, str]) -> Iterator[Batch]:
+            decoded = decoded_clips(splits, processor, config)
+            return encode_clips(mine, model, processor, config, accelerator, failures, decoded)
+
+        covered = embed_videos(clips, CLIP_COLUMNS, CLIP_WORKER, encode, stores["video"], config, accelerator)
     num_texts = embed_texts(model, processor, stores["text"], config, accelerator)
     if accelerator.is_main_process:
         counts = {"clips": covered["encoded"], "texts": num_texts}

@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
-from accelerate.utils import gather_object
 from datasets import DatasetDict
 from transformers.utils.logging import disable_progress_bar
 
-from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
-from subtle.embedding.loop import coverage, fill, print_missing
+from subtle.embedding.loop import embed_videos, fill, print_missing
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.engines import running
 from subtle.fig.video_features import encode_videos, origin_of
@@ -21,38 +18,11 @@ from subtle.run.data import open_dataset
 from subtle.run.encoded_data import digests_of_moments, remember_encoded
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import write_results
-from subtle.run.shards import encode_on_ray
 
 BATCHES_PER_SHARD = 16
 GRANULARITIES = ("fine", "coarse")
 VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"
-
-
-def embed_videos(
-    data: DatasetDict,
-    encoder: ClipEncoder,
-    store: FeatureStore,
-    config: EmbedMomentsConfig,
-    accelerator: Accelerator,
-) -> dict[str, Any]:
-    """Encode the videos that the store lacks; returns the coverage over all processes."""
-    videos = list({video["video_id"]: video for split in data.values() for video in split}.values())
-    failures = {video["video_id"]: NO_FILE for video in videos if not video["video"]}
-    todo = [video for video in videos if video["video"] and video["video_id"] not in store]
-    accelerator.wait_for_everyone()
-    mine = todo[accelerator.process_index :: accelerator.num_processes]
-    own_failures: dict[str, str] = {}
-    is_on_ray = config.engine == "ray"
-    if is_on_ray:
-        columns = ("video_id", "video", "duration_seconds")
-        encoded = encode_on_ray(VIDEO_WORKER, mine, columns, store.details, config, own_failures)
-    else:
-        encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
-    hidden = not accelerator.is_local_main_process
-    shard_size = 1 if is_on_ray else config.shard_size  # a worker gives a whole shard
-    fill(store, encoded, len(mine), "video", shard_size, is_hidden=hidden)
-    failures |= dict(gather_object(list(own_failures.items())))
-    return coverage("videos", [video["video_id"] for video in videos], failures)
+VIDEO_COLUMNS = ("video_id", "video", "duration_seconds")
 
 
 def embed_captions(
@@ -81,7 +51,6 @@ def run(config: EmbedMomentsConfig) -> dict[str, Any]:
 
 
 def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
-    """See `run`."""
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
@@ -95,7 +64,16 @@ def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
     store = FeatureStore(output_dir / "video", origin_of(vision, config))
     vision.model.to(accelerator.device)
-    covered = embed_videos(videos, vision, store, config, accelerator)
+    rows = list({video["video_id"]: video for split in videos.values() for video in split}.values())
+    covered = embed_videos(
+        rows,
+        VIDEO_COLUMNS,
+        VIDEO_WORKER,
+        lambda mine, failures: encode_videos(mine, vision, config, failures, accelerator),
+        store,
+        config,
+        accelerator,
+    )
     if accelerator.is_main_process:
         text = TokenEncoder(config.text_model)
         for granularity in GRANULARITIES:

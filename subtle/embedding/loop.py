@@ -1,17 +1,20 @@
 """The loop of everything that embeds: read what a store lacks, encode it, store it; a kill costs at most one shard."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 from tqdm import tqdm
 
-from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from hf_models.feature_store import FeatureStore
 from subtle.run.data import missing_by_reason
+from subtle.run.shards import encode_on_ray
 
 Clip = Mapping[str, Any]
 Batch = tuple[Sequence[str], Tensor | Sequence[Tensor]]
@@ -95,6 +98,43 @@ def fill(
         if ids:
             store.append(ids, rows)
     return done + len(ids)
+
+
+def embed_videos(
+    videos: Sequence[Clip],
+    columns: Sequence[str],
+    worker: str,
+    encode: Callable[[list[Any], dict[str, str]], Iterable[Batch]],
+    store: FeatureStore,
+    config: Any,
+    accelerator: Accelerator,
+) -> dict[str, Any]:
+    """Encode the clips or videos that a store lacks, each process its part; returns the coverage over all processes.
+
+    Args:
+        videos: rows with `columns`.
+        columns: the id, `clip_id` or `video_id`, then what a worker needs, of it `video`, a path or None.
+        worker: the `ShardWorker` of `--engine ray`, as of `run_on_ray`.
+        encode: encodes some of the rows here; the dictionary gets why there is nothing of a row.
+        store: gets what is encoded.
+        config: of the verb.
+        accelerator: of the processes.
+    """
+    key = columns[0]
+    failures = {video[key]: NO_FILE for video in videos if not video["video"]}
+    todo = [video for video in videos if video["video"] and video[key] not in store]
+    accelerator.wait_for_everyone()
+    mine = todo[accelerator.process_index :: accelerator.num_processes]
+    own_failures: dict[str, str] = {}
+    if config.engine == "ray":
+        batches: Iterable[Any] = encode_on_ray(worker, mine, columns, store.details, config, own_failures)
+        shard_size = 1  # a worker gives a whole shard
+    else:
+        batches, shard_size = encode(mine, own_failures), config.shard_size
+    unit = key.removesuffix("_id")
+    fill(store, batches, len(mine), unit, shard_size, is_hidden=not accelerator.is_local_main_process)
+    failures |= dict(gather_object(list(own_failures.items())))
+    return coverage(f"{unit}s", [video[key] for video in videos], failures)
 
 
 def coverage(kind: str, ids: Collection[str], failures: Mapping[str, str]) -> dict[str, Any]:

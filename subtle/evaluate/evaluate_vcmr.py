@@ -111,7 +111,7 @@ def evaluate(
     """Rank, suppress, measure, and write the predictions of one model."""
     corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
     encoded = encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
-    rankings = rank_encoded(model, split, encoded, memory_megabytes=config.memory_megabytes)
+    rankings = rank_encoded(model, split, encoded)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
     threshold = {}

@@ -12,7 +12,6 @@ from subtle.run.shared_config import (
     ChatFramesConfig,
     CompareConfig,
     ContrastConfig,
-    CorpusConfig,
     DataConfig,
     DrawnContrastConfig,
     FrameCacheConfig,
@@ -115,9 +114,7 @@ class EvaluateCompConfig(
 
 
 @dataclass
-class EvaluateVCMRConfig(
-    SeedConfig, CompareConfig, SampleConfig, CorpusConfig, MachineConfig, BatchConfig, MomentDataConfig
-):
+class EvaluateVCMRConfig(SeedConfig, CompareConfig, SampleConfig, MachineConfig, BatchConfig, MomentDataConfig):
     """Which models to measure, on what, and how."""
 
     models: list[str] = field(default_factory=lambda: ["outputs/vcmr/model"])

@@ -41,11 +41,9 @@ def found_without(
     split: MomentSplit,
     encoded: EncodedSplit,
     without: np.ndarray,
-    *,
-    memory_megabytes: float,
 ) -> MomentRanking:
     """Moments in the corpus, of the chosen queries in the corpus without their own video."""
-    rankings = rank_encoded(model, split, encoded, memory_megabytes=memory_megabytes, without=without)
+    rankings = rank_encoded(model, split, encoded, without=without)
     return rankings.suppressed(split.preset.nms_threshold).vcmr
 
 
@@ -81,7 +79,6 @@ def measure_without_moment(
         encoded: `split`, encoded.
         measure: the metric.
     """
-    memory = config.memory_megabytes
     chosen = without_moment(calibration, config.without_moment, config.seed)
     taken_out = without_moment(split, config.without_moment, config.seed)
     for name, queries in ((config.calibration_split, chosen), (config.split, taken_out)):
@@ -89,9 +86,9 @@ def measure_without_moment(
             raise SystemExit(f"--without_moment {config.without_moment} leaves {name!r} queries of one kind only")
     # In memory: --corpus_dir holds the corpus of the other split.
     of_calibration = encode_split(model, calibration, batch_size=config.batch_size)
-    found = found_without(model, calibration, of_calibration, chosen, memory_megabytes=memory)
+    found = found_without(model, calibration, of_calibration, chosen)
     threshold = best_threshold(found.scores[:, 0], chosen)
-    found = found_without(model, split, encoded, taken_out, memory_megabytes=memory)
+    found = found_without(model, split, encoded, taken_out)
     return measure_threshold(found, split, taken_out, threshold, measure)
 
 

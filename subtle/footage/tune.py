@@ -21,12 +21,10 @@ from subtle.run.locks import only_run_in
 from subtle.run.results import remove
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
-from subtle.table.costs import Machine
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config, Stage2Config
-from subtle.tuning.amounts import count
-from subtle.tuning.clips import places_of, read_clips
-from subtle.tuning.estimates import facts, in_words, read_base, seconds_of_steps
+from subtle.tuning.clips import count, places_of, read_clips
+from subtle.tuning.estimates import count_stage1, facts, in_words, read_base, seconds_of_steps
 from subtle.tuning.example import draw_example
 from subtle.tuning.plan import (
     EXAMPLE,
@@ -41,8 +39,7 @@ from subtle.tuning.plan import (
     made_from,
     steps_of,
 )
-from subtle.tuning.results import show_amounts, splits_in_words, summarize
-from subtle.tuning.texts import cut_texts, texts_of
+from subtle.tuning.results import cut_texts, show_amounts, splits_in_words, summarize, texts_of
 
 RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "build tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
@@ -80,30 +77,16 @@ def planned(config: TuneConfig, table: Path, video_dir: Path, own: OwnClips, *, 
     return Plan.of(config, table, video_dir, num_clips=len(own.clips), num_train=max(train, 1))
 
 
-def seconds_of(plan: Plan) -> dict[str, float]:
-    """An estimate for each step; empty where the base model's sizes are not known."""
-    base = read_base(plan.config.base, offline=plan.config.dry_run)
-    if base is None:
-        return {}
-    return seconds_of_steps(
-        base,
-        Machine.of(plan.config.device, plan.config.num_workers),
-        clips=plan.num_clips,
-        frames=plan.config.num_frames,
-        stage1_steps=plan.stage1_steps,
-        batch_size=plan.batch_size,
-    )
-
-
 def show_plan(plan: Plan, console: Screen) -> None:
     """Print the steps as commands, and what they would take."""
-    config, seconds = plan.config, seconds_of(plan)
+    config, base = plan.config, read_base(plan.config.base, offline=True)
+    cost = count_stage1(plan) if base else None
+    seconds = seconds_of_steps(plan, cost) if cost else {}
     for step in steps_of(plan):
         about = f", about {in_words(seconds[step.name])}" if seconds else ""
         console.print(f"{step.name}{about}", style="bold", highlight=False)
         console.print(f"  {step.command}", highlight=False, soft_wrap=True)
-    base = read_base(config.base, offline=True)
-    for name, text in facts(base, config.base, batch_size=plan.batch_size, frames=config.num_frames).items():
+    for name, text in facts(config.base, base, cost).items():
         console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
     total = f"about {in_words(sum(seconds.values()))} on this device" if seconds else "not known"
     console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)
@@ -111,7 +94,7 @@ def show_plan(plan: Plan, console: Screen) -> None:
 
 def run_steps(plan: Plan, console: Screen) -> int:
     """Run what is not done yet; an exit status."""
-    steps, estimates = steps_of(plan), seconds_of(plan)
+    steps, estimates = steps_of(plan), seconds_of_steps(plan, count_stage1(plan))
     todo = [step for step in steps if not step.is_done]
     expected = took = 0.0
     for number, step in enumerate(steps, start=1):
@@ -119,10 +102,10 @@ def run_steps(plan: Plan, console: Screen) -> int:
             console.print(f"{step.name}: done before", style="dim")
             check_step(step, plan)
             continue
-        left = sum(estimates.get(other.name, 0.0) for other in todo[todo.index(step) :])
+        left = sum(estimates[other.name] for other in todo[todo.index(step) :])
         pace = took / expected if expected else 1.0
-        about = f", about {in_words(left * pace)} left" if estimates else ""
-        console.rule(f"{number} of {len(steps)}: {step.name}{about}", align="left")
+        about = f"about {in_words(left * pace)} left"
+        console.rule(f"{number} of {len(steps)}: {step.name}, {about}", align="left")
         console.print(step.command, style="dim", highlight=False, soft_wrap=True)
         start = time.monotonic()
         if status := status_of(step):
@@ -130,7 +113,7 @@ def run_steps(plan: Plan, console: Screen) -> int:
             return status
         check_step(step, plan)
         took += time.monotonic() - start
-        expected += estimates.get(step.name, 0.0)
+        expected += estimates[step.name]
     return 0
 
 

@@ -57,7 +57,8 @@ class Build:
         self.output_dir = Path(config.output_dir)
         if not config.dry_run:
             sweep(self.output_dir)
-        if self.output_dir.is_dir() and any(self.output_dir.iterdir()) and not self._is_ours(self.output_dir):
+        is_ours = all((self.output_dir / name).is_file() for name in ("results.json", REJECTIONS_FILE))
+        if self.output_dir.is_dir() and any(self.output_dir.iterdir()) and not is_ours:
             raise ValueError(f"{self.output_dir} holds something else than a build; name another --output_dir")
         self.chat = open_chat(config)
         writes = self.chat.keeps_answers or config.batch
@@ -241,10 +242,6 @@ class Build:
         if self.incomplete and not self.config.dry_run:
             what = "stopped" if self.stopped else "incomplete"
             sys.stderr.write(f"{what}: {self.incomplete}\nRun the command again to go on; answers are kept.\n")
-
-    @staticmethod
-    def _is_ours(folder: Path) -> bool:
-        return (folder / "results.json").is_file() and (folder / REJECTIONS_FILE).is_file()
 
 
 def spent_since(before: Meter, after: Meter) -> Meter:

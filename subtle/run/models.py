@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_models import AIMVideoProcessor, TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.checkpoints import open_whole
 from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
-from subtle.run.model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
+from subtle.run.model_folders import check_model_folder
 from subtle.run.shared_config import EncoderConfig
 
 

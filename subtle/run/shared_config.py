@@ -41,10 +41,16 @@ class SeedConfig(OutputConfig):
 
 
 @dataclass
-class MachineConfig:
+class DeviceConfig:
     """The run."""
 
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+
+
+@dataclass
+class MachineConfig(DeviceConfig):
+    """The run."""
+
     num_workers: int = option(2, "Processes that read videos; 0: this one reads, and a video that hangs hangs the run.")
 
 
@@ -146,13 +152,6 @@ class MomentDataConfig(MomentFeaturesConfig):
     nms_threshold: float | None = option(
         None, "Temporal IoU (0 to 1) above which the lower-ranked span is dropped; none: as the preset says."
     )
-
-
-@dataclass
-class CorpusConfig:
-    """What is measured."""
-
-    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
 
 
 @dataclass

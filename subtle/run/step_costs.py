@@ -30,7 +30,8 @@ class StepCost:
         weight_bytes: Of all parameters and buffers.
         saved_bytes: Kept for the backward pass.
         peak_bytes: The most that lives at once beside weights and optimizer: inputs, activations and gradients.
-        flops: Operations of forward and backward pass, a multiplication and an addition being two.
+        forward_flops: Operations of the forward pass, a multiplication and an addition being two.
+        flops: Of both passes.
     """
 
     parameters: int
@@ -38,6 +39,7 @@ class StepCost:
     weight_bytes: int
     saved_bytes: int
     peak_bytes: int
+    forward_flops: int
     flops: int
 
     @property
@@ -175,6 +177,7 @@ def count_step(
         counted = modes.enter_context(Counted(set(weights)))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
             loss = loss_of(model)
+        forward_flops = counted.flops
         loss.backward()
         del loss
     return StepCost(
@@ -182,5 +185,6 @@ def count_step(
         weight_bytes=sum(weights.values()),
         saved_bytes=sum(kept.values()),
         peak_bytes=counted.peak,
+        forward_flops=forward_flops,
         flops=counted.flops,
     )

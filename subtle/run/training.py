@@ -48,7 +48,7 @@ WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.M
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "max_hours", "dry_run"),
-    *("profile", "cache_dir", "keep_frames", "memory_megabytes"),
+    *("profile", "cache_dir", "keep_frames"),
 )
 
 
@@ -183,7 +183,10 @@ class TrainingRun(ABC):
                 self.remove_leftovers()
                 return figures
             if config.tracker:
-                accelerator.init_trackers(self.NAME, config=tracker_config(config))
+                given = {name: value for name, value in asdict(config).items() if value is not None}
+                simple = bool | int | float | str  # what every tracker takes
+                shown = {name: value if isinstance(value, simple) else str(value) for name, value in given.items()}
+                accelerator.init_trackers(self.NAME, config=shown)
             highest = [group["lr"] for group in self.optimizer.param_groups]
             self.progress = self.checkpoints.resume()
             self.steps_per_epoch, earlier = self.count_steps(), self.progress.steps_per_epoch
@@ -618,12 +621,6 @@ def identity_of(config: RunConfig, *, without: Iterable[str] = ()) -> dict[str, 
     """The fields of a configuration that decide the weights."""
     left_out = {*INCIDENTAL, *without}
     return {name: value for name, value in asdict(config).items() if name not in left_out}
-
-
-def tracker_config(config: RunConfig) -> dict[str, Any]:
-    """A configuration in the types that every tracker takes."""
-    given = {name: value for name, value in asdict(config).items() if value is not None}
-    return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in given.items()}
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from subtle.options import option
-from subtle.run.shared_config import Device
+from subtle.run.shared_config import DeviceConfig
 
 DEFAULT_INDEX = "outputs/index"
 
 
 @dataclass
-class ServeConfig:
+class ServeConfig(DeviceConfig):
     """What to search, and where."""
 
     index: str | None = option(
@@ -34,7 +34,6 @@ class ServeConfig:
     num_workers: int = option(2, "Processes that read videos, each one clip at a time.")
     timeout_seconds: float = option(60.0, "Longest wait for one clip; an upload that takes longer is refused.")
     trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
         """Refuse what no machine has."""

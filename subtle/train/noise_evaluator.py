@@ -1,7 +1,7 @@
 """Train VERIFIED's noise evaluator, which scores how well a text describes a clip."""
 
+import itertools
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +97,9 @@ def draw_texts(examples: list[NoiseExample], generator: random.Random) -> tuple[
         caption, *rewrites = example.positives
         positives.append([caption, *generator.sample(rewrites, min(POSITIVES - 1, len(rewrites)))])
         kinds = [generator.sample(kind, len(kind)) for kind in (example.static_negatives, example.dynamic_negatives)]
-        turns = [text for pair in zip_longest_texts(kinds) for text in pair]
+        turns = [text for pair in itertools.zip_longest(*kinds) for text in pair if text is not None]
         negatives.append(turns[:NEGATIVES])
     return positives, negatives
-
-
-def zip_longest_texts(kinds: list[list[str]]) -> Iterator[list[str]]:
-    for turn in range(max(map(len, kinds))):
-        yield [kind[turn] for kind in kinds if turn < len(kind)]
 
 
 def training_loss(

@@ -11,7 +11,6 @@ from subtle.run.shared_config import (
     ActivationConfig,
     ClassifierConfig,
     ContrastiveConfig,
-    CorpusConfig,
     DataConfig,
     DrawnContrastConfig,
     DryRunConfig,
@@ -63,7 +62,7 @@ class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DryRun
     output_dir: str = "outputs/stage1"
 
 
-CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization", "project_targets")
+CONTRASTIVE = ("loss", "temperature", "alpha", "beta", "row_normalization", "project_targets")
 """Options that FactoredCoVR, which classifies, has no use for."""
 
 
@@ -89,7 +88,6 @@ class Stage2Config(
     fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
     project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
     standardize_video: bool = option(True, "Standardize video embeddings by the training clips; not with --end_to_end.")
-    learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
     batch_size: int = 256
     weight_decay: float = 0.05
     checkpoint_steps: int = 1000
@@ -146,7 +144,6 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRun
     optimizer: Literal["adamw", "adam"] = option(
         "adamw", "Weight decay apart from the gradient, or as a part of it as in Adam."
     )
-    zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
     pooler_learning_rate: float | None = option(
         None,
         "Learning rate of the attention poolers, also of what starts from zero; --learning_rate 0 then leaves the rest "
@@ -178,7 +175,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRun
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, CorpusConfig, DryRunConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, DryRunConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")

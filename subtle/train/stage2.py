@@ -37,7 +37,7 @@ MODEL_FIELDS = (
         "project_text",
         "project_targets",
     ),
-    *("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization"),
+    *("loss", "temperature", "alpha", "beta", "row_normalization"),
 )
 
 

@@ -213,7 +213,7 @@ class VCMR(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""
         model = self.plain_model.eval()
-        rankings = rank(model, self.validation_split, memory_megabytes=self.config.memory_megabytes)
+        rankings = rank(model, self.validation_split)
         return self.measure(rankings, self.validation_split)
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:

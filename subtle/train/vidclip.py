@@ -30,6 +30,8 @@ from subtle.train.options import VidCLIPRunConfig
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int, Spread], Tensor]] = {}
 PREFERENCE = ("preference_weight", "preference_pairs", "preference_scale")
 CAPTIONING = ("captioning_weight", "num_captioning_layers")
+ZERO_INIT_RATE = 20.0
+"""Learning rate of what starts from zero, in units of --learning_rate."""
 
 
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
@@ -93,7 +95,7 @@ def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict
         },
         {
             "params": [weight for weight in trained if id(weight) in zero],
-            "lr": rate * config.zero_init_rate if of_poolers is None else of_poolers,
+            "lr": rate * ZERO_INIT_RATE if of_poolers is None else of_poolers,
         },
     ]
 

@@ -3,12 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from hf_models.encoders.estimates import BYTES_PER_ACTIVATION, count_parameters, estimate_model, tokens_of_frame
-from subtle.run.architectures import read_sizes
-from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Machine
+from huggingface_hub import try_to_load_from_cache
 
-ATTENTIONS = 1.35
-"""What AIM costs in units of its CLIP's vision tower: it runs its attention twice."""
+from hf_models.encoders.estimates import estimate_model
+from subtle.options import parse_config
+from subtle.run.architectures import read_sizes
+from subtle.run.step_costs import StepCost
+from subtle.table.costs import OVERHEAD_SECONDS, Machine
+from subtle.train.estimates import estimate_run
+from subtle.train.options import Stage1Config
+from subtle.tuning.plan import Plan, steps_of
 
 
 def read_base(name_or_path: str, *, offline: bool) -> Any:
@@ -33,21 +37,21 @@ def read_base(name_or_path: str, *, offline: bool) -> Any:
 
 def is_cached(name: str) -> bool:
     """Whether a model's weights are in the Hub's cache."""
-    from huggingface_hub import try_to_load_from_cache
-
     files = ("model.safetensors", "pytorch_model.bin")
     return any(isinstance(try_to_load_from_cache(name, file), str) for file in files)
 
 
-def seconds_of_steps(
-    base: Any, machine: Machine, *, clips: int, frames: int, stage1_steps: int, batch_size: int
-) -> dict[str, float]:
-    """Step -> seconds, by the rule of thumb of `subtle.table.costs`."""
-    vision = base.vision_config
-    parameters = count_parameters(vision, "CLIPVisionModel")
-    of_clip = ATTENTIONS * frames * OPERATIONS * parameters * tokens_of_frame(vision, None)
-    encoding = 3600 * machine.hours(clips * of_clip, clips) + clips * OVERHEAD_SECONDS
-    steps = 3600 * machine.hours(stage1_steps * batch_size * PASSES * of_clip, clips) + stage1_steps * OVERHEAD_SECONDS
+def count_stage1(plan: Plan) -> StepCost:
+    """A training step of stage 1, as its own `--dry_run` counts it."""
+    (arguments,) = (step.arguments for step in steps_of(plan) if step.recipe == "stage1")
+    return estimate_run(parse_config(Stage1Config, None, list(arguments)), 1).cost
+
+
+def seconds_of_steps(plan: Plan, cost: StepCost) -> dict[str, float]:
+    """Step -> seconds on this machine, from what a training step of stage 1 costs."""
+    machine, clips = Machine.of(plan.config.device, plan.config.num_workers), plan.num_clips
+    encoding = 3600 * machine.hours(clips * cost.forward_flops / plan.batch_size, clips) + clips * OVERHEAD_SECONDS
+    steps = 3600 * machine.hours(plan.stage1_steps * cost.flops, clips) + plan.stage1_steps * OVERHEAD_SECONDS
     return {
         "dataset": 2.0,
         "stage 1": steps + encoding,
@@ -69,16 +73,12 @@ def in_words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def facts(base: Any, name: str, *, batch_size: int, frames: int) -> dict[str, str]:
-    """Download and memory in words: of stage 1 the weights, and what the backward pass keeps of a batch, in 32 bits."""
-    if base is None:
+def facts(name: str, base: Any, cost: StepCost | None) -> dict[str, str]:
+    """Download and memory in words: of the base, and of a training step of stage 1."""
+    if cost is None:
         return {"download": f"{name}: its size is not known before its config.json is here", "memory": "not known"}
-    found, vision = estimate_model(base, "CLIPModel", frames), base.vision_config
-    tokens = tokens_of_frame(vision, None) * frames * batch_size
-    kept = 2 * BYTES_PER_ACTIVATION * ATTENTIONS * vision.num_hidden_layers * vision.hidden_size * tokens
+    size = estimate_model(base, "CLIPModel", 1).download_bytes / 1e6
     is_here = Path(name).is_dir() or is_cached(name)
-    download = "nothing, it is here" if is_here else f"about {found.download_bytes / 1e6:,.0f} MB from the Hub, once"
-    return {
-        "download": download,
-        "memory": f"about {max((found.download_bytes + kept) / 1e9, 1):.0f} GB in stage 1",
-    }
+    download = "nothing, it is here" if is_here else f"about {size:,.0f} MB from the Hub, once"
+    memory = sum(cost.memory_bytes().values())
+    return {"download": download, "memory": f"about {max(memory / 1e9, 1):.0f} GB in stage 1"}

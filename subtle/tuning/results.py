@@ -1,20 +1,23 @@
-"""What `tune.py` says of its clips and its model: warnings, the table of results, the summary and the model's card."""
+"""What `tune.py` says of its clips, texts and model: warnings, the table of results, the summary, the model's card."""
 
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from hf_datasets.records import Rejection
+from hf_models.tfcovr.processing_tfcovr import MAX_TOKENS
 from subtle.commands import as_typed
 from subtle.run.printing import show
 from subtle.run.results import read_json, write_json, write_text
 from subtle.running import visible
-from subtle.tuning.amounts import Amounts
+from subtle.tuning.clips import Amounts
 from subtle.tuning.plan import Plan, is_miniature
-from subtle.tuning.texts import cut_texts, texts_of
 from subtle.tuning.verdict import CHANCE, compare, share_of_deals, verdict
 
 CUTOFFS = (5, 10, 50)
@@ -85,6 +88,31 @@ def splits_in_words(plan: Plan) -> str:
         videos = counted(clips["video_id"].n_unique(), "video")
         words.append(f"{split}: {counted(len(clips), 'clip')} of {videos}")
     return f"{'; '.join(words)}; no video is in two of them"
+
+
+def texts_of(dataset: Path) -> list[str]:
+    """All texts of a dataset that `build.py tfcovr` wrote."""
+    found = pl.read_parquet(dataset / "own" / "*.parquet", columns=["modification_text"])
+    return sorted(set(found["modification_text"]))
+
+
+def cut_texts(base: str, texts: Sequence[str]) -> str | None:
+    """How many texts are longer than the text encoder reads, and what to do; None where there is none."""
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    most = min(MAX_TOKENS, tokenizer.model_max_length)
+    logging.set_verbosity_error()  # it warns of the first long one
+    lengths = [len(tokens) for tokens in tokenizer(list(texts))["input_ids"]]
+    cut = sum(length > most for length in lengths)
+    if not cut:
+        return None
+    read = tokenizer(list(texts), truncation=True, max_length=most)["input_ids"]
+    same = len(texts) - len(set(map(tuple, read)))
+    alike = f", and {same} of them then read like another" if same else ""
+    return (
+        f"{cut} of {len(texts)} texts are longer than the {most} tokens that {Path(base).name} reads (the longest has "
+        f"{max(lengths)}): their end is cut{alike}; shorten the labels in a column description, or give a --base that "
+        "knows their language"
+    )
 
 
 def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str, Any]:

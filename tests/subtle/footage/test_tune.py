@@ -24,7 +24,7 @@ from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.tuning import plan
 from subtle.tuning.example import draw_example
-from subtle.tuning.texts import cut_texts
+from subtle.tuning.results import cut_texts
 
 COLORS = {
     "lámpara roja": (250, 20, 20),

@@ -16,7 +16,7 @@ from hf_datasets.comp.contrasts import Stacks
 from hf_datasets.video.pool import VideoReaderPool
 from hf_models.encoders import load_encoder
 from subtle.comp.data import load_clips
-from subtle.run.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import Training, collate, run
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from subtle.tuning.amounts import count
+from subtle.tuning.clips import count
 
 
 def clips(num_clips=60, num_labels=6, num_videos=12):
