@@ -218,15 +218,15 @@ def test_each_step_takes_the_temperature_back_to_its_limit(config):
 
 
 def test_weights_that_start_at_zero_have_the_higher_learning_rate(config):
-    training = Training(config(zero_init_rate=7.0))
+    training = Training(config())
     rest, poolers, zero = training.optimizer.param_groups
     pooler = training.accelerator.unwrap_model(training.model).video_pooler
     gate = pooler.video_pooler.layernorm.weight
     assert [weight is gate for weight in zero["params"]] == [True]
     assert {id(weight) for weight in poolers["params"]} == {id(weight) for weight in pooler.parameters()} - {id(gate)}
     rate = training.config.learning_rate
-    assert (rest["lr"], poolers["lr"], zero["lr"]) == (rate, rate, 7 * rate)
-    groups = Training(config("own", zero_init_rate=7.0, pooler_learning_rate=0.5)).optimizer.param_groups
+    assert (rest["lr"], poolers["lr"], zero["lr"]) == (rate, rate, 20 * rate)
+    groups = Training(config("own", pooler_learning_rate=0.5)).optimizer.param_groups
     assert [group["lr"] for group in groups] == [rate, 0.5, 0.5]
 
 
@@ -297,8 +297,8 @@ def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(config, warm_python):
-    alone = config("alone", zero_init_rate=1.0)  # rounding times 20
-    together = config("together", zero_init_rate=1.0, num_workers=1)
+    rate = {"pooler_learning_rate": config().learning_rate}  # else rounding times 20
+    alone, together = config("alone", **rate), config("together", **rate, num_workers=1)
     run(alone)
     flags = []
     for name, value in vars(together).items():
