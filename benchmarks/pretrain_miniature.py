@@ -36,10 +36,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from benchmarks.miniature_stills import NUM_TARGETS, Stills, read_stills, still_caption
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.captions import fine_caption
 from hf_datasets.miniature.competitions import Shot
-from hf_datasets.miniature.stills import NUM_TARGETS, Stills, read_stills, still_caption
 from hf_datasets.tfcovr.labels import find_label, load_labels
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.pairs import label_pairs

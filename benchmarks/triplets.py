@@ -20,7 +20,7 @@ from datasets import Dataset, Features, load_dataset
 from datasets.builder import Key
 
 from benchmarks.timing import Ratio, interleave, peak_megabytes, resident_megabytes
-from hf_datasets.tfcovr.labels import answer_class, load_labels
+from hf_datasets.tfcovr.labels import answers_of, load_labels
 from hf_datasets.tfcovr.release import read_release
 from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join, plan_join, train_triplets
 
@@ -35,7 +35,8 @@ def corpus(num_clips: int, num_changes: int) -> tuple[pl.DataFrame, pl.DataFrame
     clip_labels = generator.choice(labels, num_clips, p=weights / weights.sum())
     clip_ids = [f"A0xAXXysHUo_E_002184_002237_A_{number:04}_{number + 1:04}" for number in range(num_clips)]
     pairs = dict.fromkeys(map(tuple, generator.choice(labels, (2 * num_changes, 2)).tolist()))
-    distinct = [(a, b) for a, b in pairs if answer_class(a) != answer_class(b)][:num_changes]
+    answers = answers_of()
+    distinct = [(a, b) for a, b in pairs if answers[a] != answers[b]][:num_changes]
     rows = [
         (a, b, "temporal", f"show with 2.5 twists and {number % 7} somersaults")
         for number, (a, b) in enumerate(distinct)
@@ -46,13 +47,13 @@ def corpus(num_clips: int, num_changes: int) -> tuple[pl.DataFrame, pl.DataFrame
 
 def dictionaries(clips: pl.DataFrame, changes: pl.DataFrame) -> Iterator[dict[str, str]]:
     """The triplets of `join` by loops, a Python dictionary each."""
-    by_label, by_answer = defaultdict(list), defaultdict(list)
+    by_label, by_answer, answers = defaultdict(list), defaultdict(list), answers_of()
     for clip_id, label in clips.select("clip_id", "label").iter_rows():
         by_label[label].append(clip_id)
-        by_answer[answer_class(label)].append(clip_id)
-    distinct: dict[tuple[str, tuple[str, ...]], str] = {}
+        by_answer[answers[label]].append(clip_id)
+    distinct: dict[tuple[str, str], str] = {}
     for source, target, _, text in changes.iter_rows():
-        distinct.setdefault((source, answer_class(target)), text)
+        distinct.setdefault((source, answers[target]), text)
     for (source, answer), text in distinct.items():
         for query in by_label[source]:
             for target in by_answer[answer]:

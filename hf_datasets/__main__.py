@@ -18,7 +18,7 @@ import datasets
 import polars as pl
 from datasets.exceptions import DatasetGenerationError
 
-from hf_datasets.registration import RENDERED, find_unopened, prepare
+from hf_datasets.builders import RENDERED, find_unopened, prepare
 from hf_datasets.registry import BUILDERS
 
 
@@ -49,81 +49,72 @@ def main() -> int:
     command.add_argument("--video_dir", required=True, help="the folder of the videos")
     command.add_argument("--output", required=True, help="the CSV file, which must not exist")
     arguments = parser.parse_args()
-    if arguments.command == "annotations":
-        return annotations([*map(Path, arguments.exports)], Path(arguments.video_dir), Path(arguments.output))
-    if arguments.command == "blind_test":
-        return blind_test(
-            Path(arguments.output_dir), arguments.tier, arguments.pairs, arguments.seed, arguments.answers
-        )
-    if arguments.command == "render":
-        times = (arguments.train_times, arguments.test_times)
-        return render(arguments.root, *times, arguments.seed, tier=arguments.tier)
-    names = arguments.names or list(BUILDERS)
-    unknown = sorted(set(names) - set(BUILDERS))
+    unknown = sorted(set(getattr(arguments, "names", ())) - set(BUILDERS))
     if unknown:
         parser.error(f"unknown dataset {', '.join(unknown)}; there are {', '.join(BUILDERS)}")
-    return fill_cache(names)
-
-
-def render(root: str | None, train_times: int, test_times: int, seed: int, *, tier: str = "mini") -> int:
-    """Draw a miniature and print its folder; returns the exit status."""
-    from hf_datasets.miniature import prepare_miniature
-    from hf_datasets.miniature.competitions import with_more_competitions
-
     try:
-        config = with_more_competitions(train_times, test_times, tier=tier)
-        print(prepare_miniature(root, seed=seed, config=config))
+        match arguments.command:
+            case "prepare":
+                return fill_cache(arguments.names or list(BUILDERS))
+            case "render":
+                times = (arguments.train_times, arguments.test_times)
+                render(arguments.root, *times, arguments.seed, tier=arguments.tier)
+            case "blind_test":
+                folder, answers = Path(arguments.output_dir), arguments.answers
+                blind_test(folder, arguments.tier, arguments.pairs, arguments.seed, answers)
+            case "annotations":
+                annotations([*map(Path, arguments.exports)], Path(arguments.video_dir), Path(arguments.output))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def blind_test(output_dir: Path, tier: str, num_pairs: int, seed: int, answers: str | None) -> int:
+def render(root: str | None, train_times: int, test_times: int, seed: int, *, tier: str = "mini") -> None:
+    """Draw a miniature and print its folder."""
+    from hf_datasets.miniature import prepare_miniature
+    from hf_datasets.miniature.competitions import with_more_competitions
+
+    config = with_more_competitions(train_times, test_times, tier=tier)
+    print(prepare_miniature(root, seed=seed, config=config))
+
+
+def blind_test(output_dir: Path, tier: str, num_pairs: int, seed: int, answers: str | None) -> None:
     """Write the sheets of a blind test and print their folder, or print how many answers are right."""
     from hf_datasets.miniature import TIERS
     from hf_datasets.miniature.blind_test import read_answers, score, write_blind_test
 
-    try:
-        if answers is None:
-            unseen = None
-            if tier == "unseen":
-                clips = datasets.load_dataset("tfcovr", "unseen-clips")
-                unseen = {*clips["test"]["label"]} - {*clips["train"]["label"]}
-            sheets = write_blind_test(output_dir, TIERS[tier], num_pairs=num_pairs, seed=seed, of_labels=unseen)
-            print(f"{output_dir}: {len(sheets)} sheets; do not open the solutions beside them before you have answered")
-            return 0
+    if answers is not None:
         for kind, (right, total) in score(output_dir, read_answers(Path(answers))).items():
             print(f"{kind}: {right} of {total}")
-    except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        return
+    unseen = None
+    if tier == "unseen":
+        clips = datasets.load_dataset("tfcovr", "unseen-clips")
+        unseen = {*clips["test"]["label"]} - {*clips["train"]["label"]}
+    sheets = write_blind_test(output_dir, TIERS[tier], num_pairs=num_pairs, seed=seed, of_labels=unseen)
+    print(f"{output_dir}: {len(sheets)} sheets; do not open the solutions beside them before you have answered")
 
 
-def annotations(exports: list[Path], video_dir: Path, output: Path) -> int:
-    """Write the table and name what is left out of it; returns the exit status."""
+def annotations(exports: list[Path], video_dir: Path, output: Path) -> None:
+    """Write the table, and name what is left out of it.
+
+    Raises:
+        ValueError: The table is there already, or nothing would be in it.
+    """
     from hf_datasets.drafts import write_text
     from hf_datasets.footage.annotations import read_annotations
 
     if output.exists():
-        print(f"{output} is there; remove it, or name another --output", file=sys.stderr)
-        return 1
-    try:
-        tables, rejections = zip(*[read_annotations(path, video_dir) for path in exports], strict=True)
-        rows = pl.concat(tables)
-        for rejection in itertools.chain(*rejections):
-            print(rejection.reason, file=sys.stderr)
-        if not rows.is_empty():
-            write_text(output, rows.write_csv())
-    except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        raise ValueError(f"{output} is there; remove it, or name another --output")
+    tables, rejections = zip(*[read_annotations(path, video_dir) for path in exports], strict=True)
+    rows = pl.concat(tables)
+    for rejection in itertools.chain(*rejections):
+        print(rejection.reason, file=sys.stderr)
     if rows.is_empty():
-        print("no annotation has a label, a span and a video; nothing is written", file=sys.stderr)
-        return 1
+        raise ValueError("no annotation has a label, a span and a video; nothing is written")
+    write_text(output, rows.write_csv())
     print(f"{output}: {len(rows)} clips of {rows['video'].n_unique()} videos, {rows['label'].n_unique()} labels")
-    return 0
 
 
 def fill_cache(names: list[str]) -> int:

@@ -64,12 +64,11 @@ def miniature_videos(root: Path) -> dict[Split, Tables]:
 
 def read_header(path: str | Path) -> tuple[float | None, float | None]:
     """Duration in seconds and frames per second as a video's container gives them; None where it does not open."""
-    from hf_datasets.video import VideoError, VideoLimits  # imports PyAV's neighbors only where a file is read
-    from hf_datasets.video.backends import PYAV_FILES
+    from hf_datasets.video import VideoError  # imports PyAV's neighbors only where a file is read
+    from hf_datasets.video.backends import open_video
 
     try:
-        with PYAV_FILES.lend(Path(path)) as video:
-            video.check(VideoLimits())
+        with open_video(Path(path)) as video:
             return video.container_seconds, float(video.frame_rate)
     except VideoError:
         return None, None  # the frame reader reports a damaged file; the annotation may still be right
@@ -84,13 +83,12 @@ def damage_of(path: str | Path) -> str | None:
     Returns:
         None where nothing is wrong.
     """
-    from hf_datasets.video import VideoError, VideoLimits
-    from hf_datasets.video.backends import PYAV_FILES
+    from hf_datasets.video import VideoError
+    from hf_datasets.video.backends import open_video
 
     path = Path(path)
     try:
-        with PYAV_FILES.lend(path) as video:
-            video.check(VideoLimits())
+        with open_video(path) as video:
             frames = video.stream.index_entries
             if path.is_file() and len(frames):
                 size, last = path.stat().st_size, max(entry.pos + entry.size for entry in (frames[0], frames[-1]))

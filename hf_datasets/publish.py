@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hf_datasets.builders import FOLDERS, write_rejections
 from hf_datasets.drafts import draft_of
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
@@ -15,7 +16,6 @@ from hf_datasets.publishing.cards import About, card_text
 from hf_datasets.publishing.generation_code import GenerationCode, write_generation_code
 from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
-from hf_datasets.registration import FOLDERS, write_rejections
 
 CONFIGURATION_NAME = re.compile(r"\w[\w.-]*")
 SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
@@ -39,7 +39,6 @@ def write_folder(
     rejections: Sequence[Rejection] = (),
     about: About | None = None,
     code: GenerationCode | None = None,
-    max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> Path:
     """Write `<configuration>/<split>-00000-of-00001.parquet` and the card, all or nothing.
 
@@ -58,7 +57,6 @@ def write_folder(
         rejections: The refused rows; counted in the card and written beside it.
         about: What else the card says: title, repository, license, citation.
         code: What made the rows; the folder then holds `generation`, which rebuilds them.
-        max_shard_bytes: About the largest file of rows.
 
     Returns:
         The folder.
@@ -76,7 +74,7 @@ def write_folder(
     check_names(configurations)
     with draft_of(folder) as draft:
         splits = {
-            (name, split): write_split(tables, draft / name, split, max_shard_bytes=max_shard_bytes)
+            (name, split): write_split(tables, draft / name, split, max_shard_bytes=MAX_SHARD_BYTES)
             for name, parts in configurations.items()
             for split, tables in parts.items()
         }

@@ -35,19 +35,6 @@ class LabelPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Triplet:
-    """A composed query: a clip, the change, and the target clips, in no particular order."""
-
-    query_id: str
-    query_clip_id: str
-    query_label: str
-    modification_text: str
-    change_type: ChangeType
-    target_clip_ids: tuple[str, ...]
-    target_label: str
-
-
-@dataclass(frozen=True, slots=True)
 class ContrastPair:
     """A video interval with a text that fits it and one that does not (VideoComp, section 3).
 

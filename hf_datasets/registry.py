@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 BUILDERS = {
-    "activitynet_comp": "hf_datasets.comp.activitynet_comp",
+    "activitynet_comp": "hf_datasets.comp.builder",
     "tfcovr": "hf_datasets.tfcovr.builder",
-    "youcook2_comp": "hf_datasets.comp.youcook2_comp",
+    "youcook2_comp": "hf_datasets.comp.builder",
     "charades_fig": "hf_datasets.fig.builder",
     "didemo_fig": "hf_datasets.fig.builder",
     "activitynet_fig": "hf_datasets.fig.builder",
@@ -20,8 +20,6 @@ TITLES = {
     "activitynet_fig": "ActivityNet-FIG",
 }
 """Registered name -> what its authors call it."""
-
-
 EVALUATION_SPLITS = ("test", "validation")
 
 

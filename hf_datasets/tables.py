@@ -1,17 +1,20 @@
 """User-supplied tables: read as text, with an error for an unreadable file and a rejection for each bad row."""
 
+import csv
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
 
 from hf_datasets.class_labels import label_names
-from hf_datasets.damaged_csv import ROW, read_damaged_csv
 from hf_datasets.records import Rejection
 
+ROW = "row of the file"
+"""The column with the number of a row, from 1, without the header."""
 REASON = "reason of the refusal"
 
 
@@ -46,8 +49,66 @@ def _read_csv(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     except pl.exceptions.NoDataError:
         raise
     except pl.exceptions.PolarsError:
-        return read_damaged_csv(path)
+        return _read_damaged_csv(path)
     return table.drop(ROW, strict=False).with_row_index(ROW, offset=1), []
+
+
+def _read_damaged_csv(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Read the readable rows of a csv file that Polars refuses as a whole, an empty field as null.
+
+    Returns:
+        The rows; one that is too short is filled with nulls. And a rejection, with the row's number, for each that has
+        more fields than the header, a field of more than 128 KiB, or bytes that are not UTF-8.
+
+    Raises:
+        ValueError: The header cannot be read, or a quote is never closed; file and row are named.
+    """
+    rows: list[list[str | None]] = []
+    rejections = []
+    # Bytes that are not UTF-8 come in as half characters, which no file can hold, so that their row is known.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            header = next(reader, [])
+        except csv.Error as error:
+            raise ValueError(f"{path} has no readable header ({error}); fetch it again") from None
+        if len(set(header)) < len(header) or _fault(header, len(header)):
+            raise ValueError(f"{path} has no readable header; give each column one name, in UTF-8")
+        number = 0
+        while True:
+            number += 1
+            fields: list[str] = []
+            try:
+                fields = next(reader)
+                fault = _fault(fields, len(header))
+            except StopIteration:
+                break
+            except csv.Error as error:
+                if "unexpected end" in str(error):
+                    raise ValueError(
+                        f"{path}, row {number}: a quote is opened and never closed; close it, "
+                        'and write "" for a quote in a text'
+                    ) from None
+                fault = str(error)
+            if fault:
+                raw = ",".join(fields)[:2_000]
+                reason = f"unreadable row: row {number} of {path}, {fault}; save it again as UTF-8"
+                rejections.append(Rejection(reason, raw, str(number)))
+            elif fields:
+                missing = [None] * (len(header) - len(fields))
+                rows.append([str(number), *(field or None for field in fields), *missing])
+            else:
+                number -= 1  # an empty line is not a row
+    frame = pl.DataFrame(rows, schema=dict.fromkeys([ROW, *header], pl.String), orient="row")
+    return frame.with_columns(pl.col(ROW).cast(pl.UInt32)), rejections
+
+
+def _fault(fields: list[str], columns: int) -> str | None:
+    if len(fields) > columns:
+        return f"{len(fields)} fields where the header has {columns}"
+    if any("\ud800" <= character <= "\udfff" for field in fields if not field.isascii() for character in field):
+        return "bytes that are not UTF-8"
+    return None
 
 
 def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -109,11 +170,11 @@ def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            rows.append({name: _as_text(value) for name, value in row.items()})
+            rows.append(row)
         else:
             reason = f"not a JSON object: line {number} of {path}; write one object per line"
             rejections.append(Rejection(reason, line, str(number)))
-    return _of_objects(path, rows), rejections
+    return table_of_objects(path, rows), rejections
 
 
 def _read_json(path: Path) -> pl.DataFrame:
@@ -123,20 +184,24 @@ def _read_json(path: Path) -> pl.DataFrame:
         raise ValueError(f"{path} cannot be read as JSON ({error}); write a list of objects") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} is not a list of JSON objects; write one object per clip: [{{...}}, ...]")
-    return _of_objects(path, [{name: _as_text(value) for name, value in row.items()} for row in rows])
+    return table_of_objects(path, rows)
 
 
-def _of_objects(path: Path, rows: list[dict[str, str | None]]) -> pl.DataFrame:
-    columns = dict.fromkeys(name for row in rows for name in row)
+def table_of_objects(path: Path, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """JSON objects as a table of texts, with a column for each name that one of them has.
+
+    Raises:
+        ValueError: A text is not valid; the file is named.
+    """
+    texts = [
+        {name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in row.items()}
+        for row in rows
+    ]
     try:
-        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+        return pl.DataFrame(texts, schema={name: pl.String for row in texts for name in row})
     except UnicodeEncodeError as error:
         what = f"half a character, {error.object[:80]!r}"
         raise ValueError(f"{path} cannot be read ({what}); save it as UTF-8") from error
-
-
-def _as_text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def check_columns(

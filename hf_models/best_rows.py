@@ -103,11 +103,6 @@ def _stable_order(scores: Tensor) -> Tensor:
 
 
 def _check_overflow(scores: Tensor) -> None:
-    """Check that scores can be ranked.
-
-    Raises:
-        ValueError: One is NaN or infinite.
-    """
     if not (scores < torch.inf).all():
         raise ValueError("some scores overflow float32, so they cannot be ranked; normalize the embeddings first")
 

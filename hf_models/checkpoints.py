@@ -148,6 +148,7 @@ def open_whole(
     *,
     part: Callable[[Any], nn.Module] = lambda model: model,
     unread: str = "(?!)",
+    cure: str = "it was not saved to its end, or its configuration is of another model: copy it again",
     **options: Any,
 ) -> Any:
     """A model all of whose weights are in its files; transformers would make those that are not at random.
@@ -157,6 +158,7 @@ def open_whole(
         name_or_path: A folder or a name on the Hub.
         part: What of the model is used, as a function of it; the rest may be missing.
         unread: A regular expression of names in that part that may be missing, too.
+        cure: What to say where weights are missing.
         options: Of `from_pretrained`.
 
     Raises:
@@ -164,14 +166,16 @@ def open_whole(
         OSError: There is no such model.
     """
     with opening(name_or_path):
-        model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
+        try:
+            model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
+        except RuntimeError as error:  # weights of other shapes
+            message = f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}"
+            raise ValueError(message) from None
         read = {id(weight) for name, weight in weights_of(part(model)) if not re.search(unread, name)}
         absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
         if lost := sorted(name for name, weight in weights_of(model) if name in absent and id(weight) in read):
-            raise ValueError(
-                f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {', '.join(lost[:3])}; it "
-                "was not saved to its end, or its configuration is of another model: copy it again"
-            )
+            such = ", ".join(lost[:3])
+            raise ValueError(f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {such}; {cure}")
     return model
 
 
@@ -191,11 +195,7 @@ def not_opened(name_or_path: str | Path, error: BaseException) -> str:
 
 @lru_cache(maxsize=64)
 def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
-    """Compare what a configuration asks for with the shapes in the folder's weights.
-
-    Raises:
-        ValueError: It asks for more.
-    """
+    # What a configuration asks for is compared with the shapes in the folder's weights.
     shapes = _shapes_in(folder)
     if not shapes:
         return
@@ -230,11 +230,7 @@ def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None
 
 
 def _check_adapter(folder: Path) -> None:
-    """Compare the numbers of an adapter's configuration with the shapes of its weights: PEFT makes it before it reads.
-
-    Raises:
-        ValueError: One is larger than they are.
-    """
+    # PEFT makes what the numbers of a configuration ask for before it reads the weights.
     shapes = _shapes_in(folder, "adapter_model")
     if not shapes:
         return  # PEFT says that there are none
@@ -254,11 +250,7 @@ def _check_adapter(folder: Path) -> None:
 
 
 def _check_unread(folder: Path, model: nn.Module, names: set[str]) -> None:
-    """Refuse weights of layers that the configuration leaves out: the model would load, and compute something else.
-
-    Raises:
-        ValueError: There are some.
-    """
+    # With weights of layers that its configuration leaves out a model would load, and compute something else.
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     ignored = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
     modules = {name.removeprefix(prefix): module for name, module in model.named_modules()}
@@ -304,6 +296,18 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
             yield from numbers_in(item, name)
     elif isinstance(value, int):
         yield name, value
+
+
+def renamed(name: str, rules: Iterable[tuple[str, str]]) -> str:
+    """The name of a weight after each rule: a regular expression, and what takes the place of what it finds.
+
+    Example:
+        >>> renamed("module.blocks.3.bias", [("^module[.]", ""), ("^blocks[.]", "layers.")])
+        'layers.3.bias'
+    """
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
 
 
 def size_of(weights: dict[str, Tensor], name: str, dimension: int, num_dimensions: int) -> int:

@@ -150,11 +150,7 @@ class FeatureStore(Mapping[str, Tensor]):
         return len(self._places)
 
     def _read_description(self) -> None:
-        """Take over the kind and the details that the folder describes, if it does.
-
-        Raises:
-            ValueError: It cannot be read, or differs from this run.
-        """
+        # Takes over the kind and the details that the folder describes, if it does.
         self._kind = next((kind for kind in ARRAY if (self.path / kind).is_file()), None)
         if self._kind is None:
             return
@@ -174,7 +170,6 @@ class FeatureStore(Mapping[str, Tensor]):
         self.details = stored
 
     def _describe(self, kind: str, size: int) -> None:
-        """Write the description."""
         value = {"dimensions": size, "made_by": self.details} if kind == VECTORS else self.details
         self._description = json.loads(json.dumps(value))
         with replacing(self.path / kind) as unfinished:
@@ -190,11 +185,6 @@ class FeatureStore(Mapping[str, Tensor]):
         return digest.hexdigest()
 
     def _read_index(self, shard: Path) -> None:
-        """Note where each id of a shard is.
-
-        Raises:
-            ValueError: It cannot be read, or is not as it was written.
-        """
         array = ARRAY[cast("str", self._kind)]  # known wherever there is a shard
         try:
             opened = safe_open(shard, framework="pt")

@@ -73,9 +73,9 @@ class ExportedTextEncoder:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        self.fields = read_description(Path(folder))
-        weights, tokenizer = (read_checked(Path(folder, name), self.fields) for name in (WEIGHTS, TOKENIZER))
-        check_program(weights, Path(folder, WEIGHTS))
+        self.fields = _read_description(Path(folder))
+        weights, tokenizer = (_read_checked(Path(folder, name), self.fields) for name in (WEIGHTS, TOKENIZER))
+        _check_program(weights, Path(folder, WEIGHTS))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what fails is raised
         try:
@@ -124,12 +124,7 @@ class ExportedTextEncoder:
         return np.array([rest + values if self.fields["pads_left"] else values + rest], np.int64)
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """What the file beside the weights says.
-
-    Raises:
-        ValueError: It is damaged or of another version.
-    """
+def _read_description(folder: Path) -> dict[str, Any]:
     fields = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     kinds = FIELDS | {"sha256": dict}
     if not isinstance(fields, dict) or any(type(fields.get(name)) is not kind for name, kind in kinds.items()):
@@ -139,12 +134,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     return fields
 
 
-def read_checked(path: Path, fields: dict[str, Any]) -> bytes:
-    """A file of which the description tells the content.
-
-    Raises:
-        ValueError: It is too large, or another.
-    """
+def _read_checked(path: Path, fields: dict[str, Any]) -> bytes:
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{path} is larger than {MOST_BYTES:,} bytes")
     content = path.read_bytes()
@@ -153,13 +143,8 @@ def read_checked(path: Path, fields: dict[str, Any]) -> bytes:
     return content
 
 
-def check_program(content: bytes, path: Path) -> None:
-    """Refuse a program in ONNX that names other files, branches or loops, or needs operators of others.
-
-    Raises:
-        ImportError: onnx is not installed.
-        ValueError: It is one, or no program.
-    """
+def _check_program(content: bytes, path: Path) -> None:
+    # No text half names other files, branches or loops, or needs operators of others.
     import onnx
 
     try:

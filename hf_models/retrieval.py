@@ -251,17 +251,11 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
     """
     if exclude is None:
         return torch.full((num_queries, 1), -1)
-    if isinstance(exclude, Tensor | np.ndarray):
-        array = np.asarray(exclude.cpu() if isinstance(exclude, Tensor) else exclude)
-        if not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"exclude must hold rows of the corpus, whole numbers, not {array.dtype}")
-        rows = torch.from_numpy(array.astype(np.int64))
-        rows = rows[:, None] if rows.ndim == 1 else rows
-    else:
-        lists = [_whole_numbers(excluded) for excluded in exclude]
-        width = max(map(len, lists), default=0)
-        rows = torch.tensor([row + [-1] * (width - len(row)) for row in lists], dtype=torch.int64)
-        rows = rows.reshape(num_queries, width)
+    given = exclude.tolist() if isinstance(exclude, Tensor | np.ndarray) else exclude
+    lists = [_whole_numbers(excluded) for excluded in given]
+    width = max(map(len, lists), default=0)
+    rows = torch.tensor([row + [-1] * (width - len(row)) for row in lists], dtype=torch.int64)
+    rows = rows.reshape(num_queries, width)
     outside = rows[(rows < -1) | (rows >= corpus_size)]
     if len(outside):
         raise ValueError(f"exclude names row {outside[0].item()} of a corpus of {corpus_size} rows; -1 stands for none")
@@ -269,11 +263,7 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
 
 
 def _whole_numbers(one: Any) -> list[int]:
-    """One row or several of them, of any type of whole number.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    # One row or several of them, of any type of whole number.
     several = isinstance(one, Iterable) and not isinstance(one, str) and getattr(one, "ndim", 1) > 0
     try:
         return [operator.index(row) for row in (one if several else [one])]
@@ -284,11 +274,6 @@ def _whole_numbers(one: Any) -> list[int]:
 
 
 def _check_finite(embeds: Tensor, name: str, start: int = 0) -> None:
-    """Check that rows can be ranked; `start` is the place of the first.
-
-    Raises:
-        ValueError: One cannot.
-    """
     finite = embeds.isfinite().all(1)
     if not finite.all():
         row = start + int(finite.logical_not().nonzero()[0])

@@ -17,11 +17,11 @@ several models live side by side; searches use the active one, and `--activate` 
 import sys
 
 from subtle.footage.options import IndexConfig
-from subtle.options import first_word_as, parse_config, run_recipe
+from subtle.options import first_words_as, parse_config, run_recipe
 from subtle.running import check_first
 
 if __name__ == "__main__":
-    sys.argv[1:] = first_word_as("source", sys.argv[1:])
+    sys.argv[1:] = first_words_as(["source"], sys.argv[1:])
     CONFIG = parse_config(IndexConfig, __doc__)
     from subtle.footage.sources import check_source
 

@@ -21,11 +21,11 @@ project. A failed run leaves the repository as it was; run again, it does not se
 
 import sys
 
-from subtle.hub.options import PublishConfig, as_flags
-from subtle.options import parse_config, run_recipe
+from subtle.hub.options import PublishConfig
+from subtle.options import first_words_as, parse_config, run_recipe
 
 if __name__ == "__main__":
-    sys.argv[1:] = as_flags(sys.argv[1:])
+    sys.argv[1:] = first_words_as(["what", "name"], sys.argv[1:])
     CONFIG = parse_config(PublishConfig, __doc__)
     # After the options are read: what follows takes seconds.
     from subtle.hub.publish import main

@@ -20,10 +20,10 @@ where the moment was before, stand beside it. A moment that a step cannot judge 
 import sys
 
 from subtle.footage.options import SearchConfig
-from subtle.options import first_word_as, parse_config, run_recipe
+from subtle.options import first_words_as, parse_config, run_recipe
 
 if __name__ == "__main__":
-    sys.argv[1:] = first_word_as("index", sys.argv[1:])
+    sys.argv[1:] = first_words_as(["index"], sys.argv[1:])
     CONFIG = parse_config(SearchConfig, __doc__)
     # After the options are read: what follows takes seconds.
     from subtle.footage.search import main

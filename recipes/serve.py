@@ -12,11 +12,11 @@ miniature alone and without marks and export.
 
 import sys
 
-from subtle.options import first_word_as, parse_config, run_recipe
+from subtle.options import first_words_as, parse_config, run_recipe
 from subtle.service.options import ServeConfig
 
 if __name__ == "__main__":
-    sys.argv[1:] = first_word_as("index", sys.argv[1:])
+    sys.argv[1:] = first_words_as(["index"], sys.argv[1:])
     CONFIG = parse_config(ServeConfig, __doc__)
     # After the options are read: what follows takes seconds.
     from subtle.service.serve import main

@@ -18,11 +18,11 @@ has the results.
 import sys
 
 from subtle.footage.options import TuneConfig
-from subtle.options import first_word_as, parse_config, run_recipe
+from subtle.options import first_words_as, parse_config, run_recipe
 from subtle.running import check_first
 
 if __name__ == "__main__":
-    sys.argv[1:] = first_word_as("clips", sys.argv[1:])
+    sys.argv[1:] = first_words_as(["clips"], sys.argv[1:])
     CONFIG = parse_config(TuneConfig, __doc__)
     from subtle.tuning.clips import check_clips
 

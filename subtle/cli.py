@@ -9,7 +9,6 @@ subtle path configs                             # prints a folder that ships; al
 Results go to `outputs` in the working directory.
 """
 
-import difflib
 import importlib.metadata
 import runpy
 import shutil
@@ -19,7 +18,7 @@ import textwrap
 from pathlib import Path
 
 from subtle import commands
-from subtle.commands import RECIPES
+from subtle.commands import RECIPES, nearest
 
 VERBS = {
     "Start here": ("quickstart", "serve"),
@@ -45,7 +44,8 @@ def main() -> int:
         return show_path(rest, verbs)
     if word in verbs:
         return run(word, rest)
-    return refuse(f"there is no {word!r}; there are {', '.join([*verbs, 'path'])}{nearest(word, [*verbs, 'path'])}")
+    known = [*verbs, "path"]
+    return refuse(f"there is no {word!r}; there are {', '.join(known)}{alike(word, known)}")
 
 
 def show(text: str) -> int:
@@ -59,9 +59,8 @@ def refuse(message: str) -> int:
     return 2
 
 
-def nearest(word: str, known: list[str]) -> str:
-    found = difflib.get_close_matches(word.replace("-", "_"), known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+def alike(word: str, known: list[str]) -> str:
+    return nearest(word.replace("-", "_"), known, most=1)
 
 
 def overview() -> str:
@@ -91,7 +90,7 @@ def show_path(words: list[str], verbs: list[str]) -> int:
     for relative in (name, "configs" / name) if is_inside else ():
         if relative.parts[0] in FOLDERS and (RECIPES / relative).exists():
             return show(str(RECIPES / relative))
-    return refuse(f"there is no {word!r}; {allowed}{nearest(word, [*verbs, *FOLDERS])}")
+    return refuse(f"there is no {word!r}; {allowed}{alike(word, [*verbs, *FOLDERS])}")
 
 
 def run(verb: str, arguments: list[str]) -> int:

@@ -9,7 +9,9 @@ import importlib.machinery
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 SUBTLE = Path(__file__).parent
 IS_INSTALLED = (SUBTLE.parent / "subtle_recipes").is_dir()
@@ -101,12 +103,17 @@ def take_second_word(docstring: str) -> tuple[str, str]:
             as_typed("\n".join([usage, "", introduction, *shown, "", f"{name} {words[0]} --help: more\n"]))
         )
         sys.exit(0)
-    alike = "".join(difflib.get_close_matches(given, words, n=1))
     what = (
         f"{name}: there is no {given!r}; " if given and not given.startswith("-") else f"{name} needs one word more: "
     )
-    sys.stderr.write(f"error: {what}give {', '.join(words)}{alike and f'; did you mean {alike}?'}\n")
+    sys.stderr.write(f"error: {what}give {', '.join(words)}{nearest(given, words, most=1)}\n")
     sys.exit(2)
+
+
+def nearest(name: Any, names: Iterable[str], form: str = "{}", *, most: int = 3) -> str:
+    """`; did you mean ...?` with the names that look like this one, or nothing."""
+    found = difflib.get_close_matches(str(name), list(names), n=most)
+    return f"; did you mean {' or '.join(form.format(name) for name in found)}?" if found else ""
 
 
 def find_config(path: Path) -> Path:

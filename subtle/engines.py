@@ -112,8 +112,51 @@ def run_on_ray(
         OSError: A worker could not read or write, or all of them were lost; or pieces of work ended their worker again
             and again, which is said after all others were done.
     """
-    if works:
-        yield from results_of(import_ray(), factory, arguments, works, config, device, num_decoders)
+    if not works:
+        return
+    ray = import_ray()
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    # Beside the driver, as it would take the whole run with it where its machine is lost.
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )
+    limits = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": here}
+    tries = ray.remote(tries_class()).options(**limits).remote()
+    rows = [{"number": number, "work": json.dumps(work)} for number, work in enumerate(works)]
+    missing = set(range(len(rows)))
+    lost: dict[int, str] = {}
+    for first in range(0, len(rows), BLOCKS_AT_ONCE):
+        some = rows[first : first + BLOCKS_AT_ONCE]
+        actors = actors_of(config, ray.cluster_resources(), device, num_decoders)
+        report_room(ray, actors)
+        begun = min(actors.number, len(some))
+        dataset = ray.data.from_items(some, override_num_blocks=len(some)).map_batches(
+            worker_class(),
+            fn_constructor_kwargs={"factory": factory, "arguments": dict(arguments), "tries": tries},
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=begun)
+            if config.num_actors
+            else ray.data.ActorPoolStrategy(min_size=1, initial_size=begun, max_size=len(some)),  # as machines join
+            num_cpus=actors.cpus,
+            num_gpus=actors.gpus or None,
+        )
+        for block in blocks_of(ray, dataset):
+            for number, error, table in zip(*(block[name].to_pylist() for name in COLUMNS), strict=True):
+                if number not in missing:  # done twice, where the machine that held a result was lost
+                    continue
+                missing.remove(number)
+                if error is None:
+                    yield number, pa.ipc.open_stream(table).read_all()
+                elif (described := json.loads(error))["kind"] == "lost":
+                    lost[number] = described["message"]
+                else:
+                    raise_again(described)
+    if lost or missing:
+        raise OSError(
+            f"{len(lost) + len(missing):,} of {len(works):,} pieces of work are not done, all others are: "
+            f"{next(iter(lost.values()), 'Ray lost them')}; run again to try them again"
+        )
 
 
 def connect(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
@@ -186,61 +229,6 @@ def actors_of(config: ActorConfig, resources: Mapping[str, float], device: str, 
     gpus = 0 if device == "cpu" or not there else config.gpus_per_actor or 1
     room = there / gpus if gpus else resources.get("CPU", 1) / cpus
     return Actors(config.num_actors or max(1, int(room)), cpus, gpus)
-
-
-def results_of(
-    ray: Any,
-    factory: str,
-    arguments: Mapping[str, Any],
-    works: Sequence[Mapping[str, Any]],
-    config: ActorConfig,
-    device: str,
-    num_decoders: int,
-) -> Iterator[tuple[int, pa.Table]]:
-    """See `run_on_ray`."""
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    # Beside the driver, as it would take the whole run with it where its machine is lost.
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=False
-    )
-    limits = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": here}
-    tries = ray.remote(tries_class()).options(**limits).remote()
-    rows = [{"number": number, "work": json.dumps(work)} for number, work in enumerate(works)]
-    arguments = {"factory": factory, "arguments": dict(arguments), "tries": tries}
-    missing = set(range(len(rows)))
-    lost: dict[int, str] = {}
-    for first in range(0, len(rows), BLOCKS_AT_ONCE):
-        some = rows[first : first + BLOCKS_AT_ONCE]
-        actors = actors_of(config, ray.cluster_resources(), device, num_decoders)
-        report_room(ray, actors)
-        begun = min(actors.number, len(some))
-        dataset = ray.data.from_items(some, override_num_blocks=len(some)).map_batches(
-            worker_class(),
-            fn_constructor_kwargs=arguments,
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=begun)
-            if config.num_actors
-            else ray.data.ActorPoolStrategy(min_size=1, initial_size=begun, max_size=len(some)),  # as machines join
-            num_cpus=actors.cpus,
-            num_gpus=actors.gpus or None,
-        )
-        for block in blocks_of(ray, dataset):
-            for number, error, table in zip(*(block[name].to_pylist() for name in COLUMNS), strict=True):
-                if number not in missing:  # done twice, where the machine that held a result was lost
-                    continue
-                missing.remove(number)
-                if error is None:
-                    yield number, pa.ipc.open_stream(table).read_all()
-                elif (described := json.loads(error))["kind"] == "lost":
-                    lost[number] = described["message"]
-                else:
-                    raise_again(described)
-    if lost or missing:
-        raise OSError(
-            f"{len(lost) + len(missing):,} of {len(works):,} pieces of work are not done, all others are: "
-            f"{next(iter(lost.values()), 'Ray lost them')}; run again to try them again"
-        )
 
 
 def tries_class() -> type:

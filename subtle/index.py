@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from hf_models.index.feedback import grouped, rocchio
-from hf_models.index.search import default_probes, search_many
+from hf_models.index.matrix import COLUMNS
+from hf_models.index.search import checked, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
@@ -412,10 +413,26 @@ class Index:
             return self.embedded(config) if embedded is None else embedded
         vectors = self.store.vectors_of(self.model.key, marked)  # refused before a model is loaded
         is_alone = config.clip is None and config.text is None and config.more_like
-        split = len(config.more_like)
         if embedded is None and not is_alone:
             embedded = self.embedded(config)
-        return rocchio(embedded, vectors[:split], vectors[split:])
+        return rocchio(embedded, vectors[: len(config.more_like)], vectors[len(config.more_like) :])
+
+    def judged(self, vector: np.ndarray | None, more_like: Sequence[str], less_like: Sequence[str]) -> np.ndarray:
+        """The vector of a query, `(D,)`, after some moments, named by their ids, were judged; None: of marks alone.
+
+        Raises:
+            ValueError: The index has no such moment, or the marks cancel each other.
+        """
+        vectors = self.store.vectors_of(self.model.key, [*more_like, *less_like])
+        return rocchio(vector, vectors[: len(more_like)], vectors[len(more_like) :])
+
+    def rows(self, where: str, limit: int | None = None) -> list[dict[str, Any]]:
+        """The moments for which a condition of the store holds, with all columns but the vector."""
+        table = self.store.moments(self.model.key)
+        table.checkout_latest()
+        found = table.search().where(where).select(list(COLUMNS)).limit(limit).to_arrow()
+        rows: list[dict[str, Any]] = checked(self.store.path, found).to_pylist()
+        return rows
 
     def nearest(self, vectors: np.ndarray, config: SearchConfig, **more: Any) -> list[list[dict[str, Any]]]:
         """The best moments for each of some queries."""
@@ -456,7 +473,7 @@ class Index:
         from subtle.footage.second_step import cache_of
 
         encoder = self.loaded()
-        found = threshold_of(
+        return threshold_of(
             self.store,
             self.model,
             encoder,
@@ -466,7 +483,6 @@ class Index:
             where=config.where,
             folder=config.folder,
         )
-        return found.score, found.why
 
     def second_step(self, config: SearchConfig, found: list[dict[str, Any]], say: Say) -> list[dict[str, Any]]:
         """Refined and re-ranked moments; the models of a step are kept for the next query that has the same."""

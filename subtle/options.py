@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import copy
 import dataclasses
-import difflib
 import inspect
 import itertools
 import os
@@ -20,7 +19,7 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -29,6 +28,7 @@ import yaml
 
 from subtle import running
 from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
+from subtle.commands import nearest as nearest  # tables and trainings take it from here
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")
@@ -122,12 +122,6 @@ class Setting:
                 *([f"--no_{self.name} turns it off."] if self.default is True else []),
             ]
         )
-
-
-def nearest(name: Any, names: Iterable[str], form: str = "{}") -> str:
-    """`; did you mean ...?` with the names that look like this one, or nothing."""
-    found = difflib.get_close_matches(str(name), list(names), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(form.format(name) for name in found)}?" if found else ""
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
@@ -315,13 +309,15 @@ def is_yaml(word: Any) -> bool:
     return isinstance(word, str) and word.endswith((".yaml", ".yml"))
 
 
-def first_word_as(name: str, words: list[str]) -> list[str]:
-    """The first word as a flag, where it is neither a flag nor a YAML file.
+def first_words_as(names: Sequence[str], words: list[str]) -> list[str]:
+    """The first words as flags with these names, as far as they are neither flags nor YAML files.
 
-    >>> first_word_as("index", ["archive", "--limit", "5"])
-    ['--index', 'archive', '--limit', '5']
+    >>> first_words_as(["what", "name"], ["metric", "map_at_k", "--dry_run"])
+    ['--what', 'metric', '--name', 'map_at_k', '--dry_run']
     """
-    return words if not words or words[0].startswith("-") or is_yaml(words[0]) else [f"--{name}", *words]
+    first = list(itertools.takewhile(lambda word: not (word.startswith("-") or is_yaml(word)), words[: len(names)]))
+    named = zip((f"--{name}" for name in names), first, strict=False)
+    return [*itertools.chain.from_iterable(named), *words[len(first) :]]
 
 
 def with_underscores(word: str) -> str:

@@ -26,40 +26,17 @@ with contextlib.suppress(ImportError, AttributeError):  # of other versions
 
     # Each HTTP client would read all certificates anew, which takes longer than what it asks of a server of the tests.
     httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+with contextlib.suppress(ImportError):
+    import tqdm.contrib.concurrent
+
+    # `datasets` starts threads, seven times for each of some thousand tables, to look at a file or two.
+    tqdm.contrib.concurrent.thread_map = lambda function, *values, **_: list(map(function, *values))
 gc.disable()  # until all tests are found: what is imported is no garbage to search for
 ASSETS = tempfile.TemporaryDirectory(prefix="assets-")
 os.environ["HF_ASSETS_CACHE"] = ASSETS.name  # what this user indexed is noted there
-
-# The files that take longest, the longest first. Processes take files from the front of the queue; a long one at its
-# end would keep one of them busy while the others have nothing to do. A name that is gone does no harm.
-LONGEST_FILES = [
-    "hf_datasets/video/test_pool.py",
-    "test_hub.py",
-    "subtle/train/test_vidclip.py",
-    "subtle/train/test_stage2.py",
-    "subtle/run/test_build.py",
-    "subtle/train/test_stage1.py",
-    "subtle/hub/test_model.py",
-    "subtle/train/test_vcmr.py",
-    "hf_datasets/test_published_folder.py",
-    "subtle/train/test_finetune_vlm.py",
-    "subtle/footage/test_search.py",
-    "subtle/footage/test_index.py",
-    "subtle/table/test_ablate.py",
-    "subtle/table/test_finetune_baseline.py",
-    "subtle/table/test_zero_shot.py",
-    "test_examples.py",
-    "subtle/evaluate/test_evaluate_mteb.py",
-    "hf_datasets/generation/test_generate.py",
-    "subtle/run/test_build_faults.py",
-    "subtle/service/test_serve.py",
-    "subtle/test_two_steps.py",
-    "subtle/run/test_several_processes.py",
-    "hf_models/test_tfcovr.py",
-    "hf_datasets/test_preparation.py",
-    "hf_models/test_factored_covr.py",
-    "metrics/test_installation.py",
-]
+if "WARM_PYTHON" not in os.environ:  # all that share the tests share what `warm_python` starts
+    WARM = tempfile.TemporaryDirectory(prefix=f"warm-{os.getpid()}-")
+    os.environ["WARM_PYTHON"] = WARM.name
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,16 +61,9 @@ def pytest_configure(config):
         config.option.loadscopereorder = False  # by number of tests, which says little of their time
 
 
-def pytest_collection_modifyitems(config, items):
-    """Where several processes share the tests, the longest files come first, and the doctests of modules last."""
-    places = {f"tests/{name}": place for place, name in enumerate(LONGEST_FILES)}
-
-    def place(item):
-        file = item.nodeid.partition("::")[0]
-        return places.get(file, len(places) + (not file.startswith("tests/")))
-
-    if hasattr(config, "workerinput"):
-        items.sort(key=place)
+def pytest_collection_modifyitems(items):
+    """The doctests of modules last: where processes share the tests, these short files even out when each ends."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/"))
 
 
 @pytest.fixture(scope="session")

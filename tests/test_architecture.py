@@ -2,8 +2,10 @@
 
 import ast
 import gc
+import re
 import tomllib
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,14 @@ ABOVE = ("subtle", "benchmarks", "recipes")  # each may use what stands before i
 WINGS = ("tfcovr", "comp", "fig")
 ROOMS = (*PACKAGES, *ABOVE, "examples", "tests")
 SOURCES = sorted(path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-IN_PACKAGES = [path for path in SOURCES if path.parts[0] in PACKAGES]
 NOT_TESTS = [path for path in SOURCES if path.parts[0] != "tests"]
+IN_PACKAGES = [path for path in NOT_TESTS if path.parts[0] in PACKAGES]
+QUIET = [
+    path
+    for path in IN_PACKAGES
+    if path.stem not in {"__main__", "tests", "app"} and not path.stem.startswith("convert_")
+]
+"""What neither reads arguments nor ends the process; that it does not print, ruff sees."""
 MAX_LINES = 800
 # What opens videos, each within the same limits; the benchmark times the decoders of others on files of its own.
 OPENERS = {
@@ -44,7 +52,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_of(path): path for path in SOURCES if path.parts[0] != "tests"}
+MODULES = {module_of(path): path for path in NOT_TESTS}
 
 
 @cache
@@ -63,8 +71,32 @@ def imports_of(path: Path) -> list[str]:
 
 
 @cache
-def called_names(path: Path) -> set[str]:
-    return {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
+def calls_of(path: Path) -> list[tuple[str, ast.Call]]:
+    """The calls in a file with the dotted names of what is called; "?" for what is no name."""
+
+    def dotted(node: ast.expr) -> str:
+        if isinstance(node, ast.Attribute):
+            return f"{dotted(node.value)}.{node.attr}"
+        return node.id if isinstance(node, ast.Name) else "?"
+
+    return [(dotted(node.func), node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed():
+    """Looking for garbage among the trees would take most of the time, here and in the tests that follow."""
+    gc.disable()
+    yield
+    gc.enable()
+    for cached in (tree_of, imports_of, calls_of):
+        cached.cache_clear()
+
+
+def test_files_are_short_and_named_after_nouns():
+    assert {path.parts[0] for path in SOURCES} == set(ROOMS)
+    assert not [path for path in SOURCES if path.stem in BANNED_STEMS]
+    long = {str(path): len(text_of(path).splitlines()) for path in SOURCES}
+    assert not {name: lines for name, lines in long.items() if lines > MAX_LINES}
 
 
 def wing_of(module: str) -> str | None:
@@ -75,160 +107,115 @@ def wing_of(module: str) -> str | None:
     return next((part for part in parts[:2] if part in WINGS), None)
 
 
-def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other (Tarjan's strongly connected components of more than one)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for other in graph.get(node, ()):
-            if other not in index:
-                visit(other)
-                low[node] = min(low[node], low[other])
-            elif other in stack:
-                low[node] = min(low[node], index[other])
-        if low[node] == index[node]:
-            place = stack.index(node)
-            group = stack[place:]
-            del stack[place:]
-            if len(group) > 1:
-                found.append(sorted(group))
-
-    for node in graph:
-        if node not in index:
-            visit(node)
-    return found
+def is_of_another_wing(path: Path, name: str) -> bool:
+    """Within a package: a wing's recipes use that wing's models, whose family has a name of its own."""
+    own, other = wing_of(module_of(path)), wing_of(name)
+    return bool(own and other and own != other and name.split(".")[0] == path.parts[0])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def parsed():
-    """Looking for garbage among the trees would take most of the time, here and in the tests that follow."""
-    gc.disable()
-    yield
-    gc.enable()
-    for cached in (tree_of, imports_of, called_names):
-        cached.cache_clear()
+VERBS = {
+    name.removesuffix(".main")
+    for path in NOT_TESTS
+    if path.parent == Path("recipes")
+    for name in re.findall(r"^\s*from (subtle\S+) import .*\bmain\b", text_of(path), re.MULTILINE)
+}
+EXTRA = {"accelerate", "detect_secrets", "jinja2", "rich"}
+# What is not imported -> by which files, and whether a name is it.
+FORBIDDEN = {
+    "packages: each other and what stands above them": (
+        IN_PACKAGES,
+        lambda path, name: name.split(".")[0] in {*ROOMS, "subtle_recipes"} - {path.parts[0]},
+    ),
+    "packages: what only the extra for recipes installs": (
+        [path for path in IN_PACKAGES if path.stem not in {"app", "__main__"}],
+        lambda path, name: name.split(".")[0] in EXTRA,
+    ),
+    "packages: parsers of arguments": (QUIET, lambda path, name: name == "argparse"),
+    "wings and families of models, but for the registry of all families: each other": (
+        [path for path in NOT_TESTS if path.parts[:2] != ("hf_models", "encoders")],
+        is_of_another_wing,
+    ),
+    "subtle/run: a wing": (
+        [path for path in NOT_TESTS if path.parts[:2] == ("subtle", "run")],
+        lambda path, name: name in MODULES and wing_of(name) and name.startswith("subtle."),
+    ),
+    "subtle/run and the rooms of wings: a verb": (
+        [path for path in NOT_TESTS if path.parts[0] == "subtle" and path.parts[1] in {"run", *WINGS}],
+        lambda path, name: name in VERBS,
+    ),
+    "what hf_datasets shares: a wing": (
+        [
+            path
+            for path in NOT_TESTS
+            if path.parts[0] == "hf_datasets" and path.parts[1] not in WINGS and path.parts[2:]
+        ],
+        lambda path, name: name in MODULES and wing_of(name),
+    ),
+    "all: recipes": (NOT_TESTS, lambda path, name: name.split(".")[0] == "recipes"),
+    # Which answers every name with a function of its own.
+    "all but one: pickle": (
+        [path for path in NOT_TESTS if path.as_posix() != "hf_datasets/sources/pickle_reading.py"],
+        lambda path, name: name == "pickle",
+    ),
+}
 
 
-def test_files_are_short_and_named_after_nouns():
-    assert not [path for path in SOURCES if path.stem in BANNED_STEMS]
-    long = {str(path): len(text_of(path).splitlines()) for path in SOURCES}
-    assert not {name: lines for name, lines in long.items() if lines > MAX_LINES}
+@pytest.mark.parametrize("rule", FORBIDDEN)
+def test_what_is_not_to_be_imported_is_not(rule):
+    files, is_forbidden = FORBIDDEN[rule]
+    assert files
+    assert not {f"{path} imports {name}" for path in files for name in imports_of(path) if is_forbidden(path, name)}
 
 
-def test_every_module_says_what_it_is():
-    assert not [path for path in SOURCES if tree_of(path).body and not ast.get_docstring(tree_of(path))]
+def test_the_rules_know_the_verbs_and_what_the_extra_for_recipes_installs():
+    assert len(VERBS) > 15
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in extras["recipes"]} == EXTRA
 
 
-def test_packages_import_neither_each_other_nor_recipes():
-    others = {*ABOVE, "subtle_recipes", "tests", "examples", *PACKAGES}
-    wrong = {
-        f"{path} imports {name}"
-        for path in IN_PACKAGES
-        for name in imports_of(path)
-        if name.split(".")[0] in others - {path.parts[0]}
-    }
-    assert not wrong
-
-
-def test_wings_and_model_families_do_not_import_each_other():
-    wrong = {
-        f"{path} imports {name}"
-        for path in NOT_TESTS
-        for name in imports_of(path)
-        if (own := wing_of(module_of(path)))
-        and own != "encoders"  # whose registry knows every family
-        and (other := wing_of(name))
-        and other != own
-        # A wing's recipes use that wing's models, whose family has a name of its own.
-        and name.split(".")[0] == module_of(path).split(".")[0]
-    }
-    assert not wrong
-
-
-def test_shared_rooms_do_not_import_what_stands_above_them():
-    """`subtle/run` knows no wing and no verb, a wing's room no verb, what `hf_datasets` shares no wing."""
-    scripts = [path for path in SOURCES if path.parent == Path("recipes")]
-    verbs = {name.removesuffix(".main") for path in scripts for name in imports_of(path) if name.endswith(".main")}
-    wrong = set()
-    for path in NOT_TESTS:
-        names = {name for name in imports_of(path) if name in MODULES}
-        if path.parts[0] == "subtle" and path.parts[1] in {"run", *WINGS}:
-            wrong |= {f"{path} imports {name}" for name in names if name in verbs}
-        if path.parts[:2] == ("subtle", "run"):
-            wrong |= {f"{path} imports {name}" for name in names if wing_of(name) and name.startswith("subtle.")}
-        if path.parts[0] == "hf_datasets" and len(path.parts) > 2 and path.parts[1] not in WINGS:
-            wrong |= {f"{path} imports {name}" for name in names if wing_of(name)}
-    assert not wrong
-
-
-def test_recipes_are_thin_and_nothing_imports_them():
-    recipes = [path for path in SOURCES if path.parts[0] == "recipes" and path.stem != "__init__"]
+def test_recipes_are_thin():
+    recipes = [path for path in NOT_TESTS if path.parts[0] == "recipes" and path.stem != "__init__"]
     code = {str(path): len(text_of(path).splitlines()) - tree_of(path).body[0].end_lineno for path in recipes}
     assert not {name: lines for name, lines in code.items() if lines > 30}
-    assert not [f"{path} imports {name}" for path in SOURCES for name in imports_of(path) if name.startswith("recipes")]
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    graph = {
-        module: {name for name in imports_of(path) if name in MODULES and name != module}
-        # A package's `__init__` is imported with each of its modules; that is no circle of ours to see.
-        for module, path in MODULES.items()
-        if path.stem != "__init__"
-    }
-    graph = {module: {name for name in names if name in graph} for module, names in graph.items()}
-    assert not cycles(graph)
+    # A package's `__init__` is imported with each of its modules; that is no circle of ours to see.
+    modules = {module: path for module, path in MODULES.items() if path.stem != "__init__"}
+    graph = {one: (modules.keys() & imports_of(path)) - {one} for one, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # which raises an error that names the circle
 
 
 def test_what_is_imported_of_our_own_exists():
     """Also in files that no test imports, such as the benchmarks."""
     roots = {name.split(".")[0] for name in MODULES}
-    missing = set()
-    for path in SOURCES:
-        for node in ast.walk(tree_of(path)):
-            if not isinstance(node, ast.ImportFrom) or node.level:
-                continue
-            if node.module.split(".")[0] in roots:
-                missing |= set() if node.module in MODULES else {f"{path} imports {node.module}"}
-    assert not missing
+    wanted = {(path, node.module) for path in NOT_TESTS for node in ast.walk(tree_of(path))
+              if isinstance(node, ast.ImportFrom) and not node.level}  # fmt: skip
+    assert not {(path, name) for path, name in wanted if name.split(".")[0] in roots and name not in MODULES}
 
 
-def test_a_circle_is_found():
-    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
-
-
-def test_packages_neither_print_nor_read_arguments_nor_exit():
-    commands = {"__main__", "tests", "app"}
-    files = [path for path in IN_PACKAGES if path.stem not in commands and not path.stem.startswith("convert_")]
-    assert not [path for path in files if "print" in called_names(path)]
-    assert not [path for path in files if "argparse" in imports_of(path)]
-    assert not [path for path in files if "SystemExit" in text_of(path)]
-
-
-def test_packages_import_no_dependency_that_only_the_extra_for_recipes_installs():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    names = {line.split(">")[0].split("[")[0].strip().lower() for line in extras["recipes"]}
-    modules = {{"pyyaml": "yaml", "scikit-learn": "sklearn"}.get(name, name) for name in names}
-    assert "rich" in modules
-    assert not {
-        f"{path} imports {name}"
-        for path in IN_PACKAGES
-        if path.stem not in {"app", "__main__"}
-        for name in imports_of(path)
-        if name.split(".")[0] in modules
-    }
+def test_packages_do_not_exit():
+    assert not [path for path in QUIET if "SystemExit" in text_of(path)]
 
 
 def test_data_is_never_executed():
-    calls = {"eval", "exec", "pickle.load", "pickle.loads", "os.system"}
-    assert not {str(path): found for path in NOT_TESTS if (found := called_names(path) & calls)}
-    unpickles = [path.as_posix() for path in NOT_TESTS if "pickle" in imports_of(path)]
-    assert unpickles == ["hf_datasets/sources/pickle_reading.py"]  # which answers every name with a function of its own
+    banned = {"eval", "exec", "pickle.load", "pickle.loads", "os.system"}
+    assert not {(path, name) for path in NOT_TESTS for name, _ in calls_of(path) if name in banned}
     assert not [path for path in NOT_TESTS if "weights_only=False" in text_of(path) or "shell=True" in text_of(path)]
+
+
+def test_only_the_published_demo_trusts_code_of_the_hub():
+    calls = [(path, name, call) for path in NOT_TESTS if path.parts[0] != "examples" for name, call in calls_of(path)]
+    trusting = {
+        path.as_posix()
+        for path, _, call in calls
+        for one in call.keywords
+        if one.arg == "trust_remote_code" and ast.unparse(one.value) == "True"
+    }
+    assert trusting == {"subtle/demo_space/app.py"}
+    loaded = [one.value for _, name, call in calls if name == "evaluate.load" for one in call.args[:1]
+              if isinstance(one, ast.Constant)]  # fmt: skip
+    assert not [name for name in loaded if "/" in name]
 
 
 def test_processes_of_python_do_not_look_for_modules_in_the_working_directory():
@@ -236,6 +223,7 @@ def test_processes_of_python_do_not_look_for_modules_in_the_working_directory():
     commands = {
         (str(path), ast.unparse(node)): [ast.unparse(word).strip("'") for word in node.elts[1:]]
         for path in NOT_TESTS
+        if "sys.executable" in text_of(path)
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable"
     }
@@ -243,27 +231,18 @@ def test_processes_of_python_do_not_look_for_modules_in_the_working_directory():
     assert not [place for place, words in commands.items() if {"-c", "-m"} & set(words) and "-P" not in words]
 
 
-def opened_videos(path: Path) -> list[str]:
-    """The calls that open a video to read it; one that writes says so with its mode."""
-    calls = [(ast.unparse(node.func), node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    return [
-        ast.unparse(call)
-        for name, call in calls
-        if (name.split(".")[-1] in DECODERS)
-        or (name.endswith("av.open") and not any(ast.unparse(mode) == "'w'" for mode in call.args[1:2]))
-    ]
-
-
 def test_processes_of_a_launch_are_connected_in_one_place_which_decides_how_long_they_wait():
-    called = {str(path) for path in NOT_TESTS if called_names(path) & {"PartialState", "Accelerator"}}
+    called = {str(path) for path in NOT_TESTS for name, _ in calls_of(path) if name in {"PartialState", "Accelerator"}}
     assert called - {"benchmarks/stage2.py"} == {"subtle/run/accelerator.py"}
 
 
 def test_videos_are_opened_in_few_places():
-    """Everything else reads videos with `hf_datasets.video`, which refuses what is not one."""
-    assert {str(path) for path in NOT_TESTS if opened_videos(path)} == OPENERS
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_sources_are_found(room):
-    assert [path for path in SOURCES if path.parts[0] == room]
+    """Everything else reads videos with `hf_datasets.video`, which refuses what is not one; one that writes says so."""
+    opening = {
+        str(path)
+        for path in NOT_TESTS
+        for name, call in calls_of(path)
+        if name.split(".")[-1] in DECODERS
+        or (name.endswith("av.open") and "'w'" not in map(ast.unparse, call.args[1:2]))
+    }
+    assert opening == OPENERS

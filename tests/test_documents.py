@@ -1,17 +1,15 @@
-"""What a newcomer reads first: citation, workflow, templates and documents are valid and name what exists."""
+"""What a newcomer reads first: citation, workflow and documents name what exists."""
 
 import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.fixtures.verbs import WORDS
 
 ROOT = Path(__file__).parents[1]
 GOALS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-TEMPLATES = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 COMMUNITY = [ROOT / ".pre-commit-config.yaml", *sorted((ROOT / ".github").rglob("*.yml"))]
 FOLDERS = (".github", "docs", "hf_datasets", "hf_models", "metrics", "recipes")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
@@ -26,21 +24,11 @@ def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_the_citation_is_valid_and_agrees_with_the_package():
+def test_the_citation_agrees_with_the_package():
     citation = parsed("CITATION.cff")
-    assert citation["cff-version"] == "1.2.0"
-    assert citation["type"] == "software"
-    assert {"message", "title", "authors"} <= citation.keys()
     assert (str(citation["version"]), citation["license"]) == (project()["version"], project()["license"])
-    assert [one["title"].split(":")[0] for one in citation["references"]] == [
-        "From Play to Replay",
-        "VideoComp",
-        "VERIFIED",
-    ]
-    for reference in citation["references"]:
-        assert {"type", "title", "authors"} <= reference.keys()
-        for author in reference["authors"]:
-            assert author.keys() in ({"name"}, {"given-names", "family-names"})
+    papers = [reference["title"].split(":")[0] for reference in citation["references"]]
+    assert papers == ["From Play to Replay", "VideoComp", "VERIFIED"]
 
 
 def test_every_make_goal_that_a_document_names_exists():
@@ -59,25 +47,6 @@ def test_the_workflow_calls_the_makefile_on_every_python_that_is_supported():
     commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
     assert commands == {"lint": ["make lint"], "test": ["make test"], "docs": ["make docs"]}
     assert workflow["permissions"] == {"contents": "read"}
-
-
-def test_pre_commit_uses_local_tools_only():
-    (repository,) = parsed(".pre-commit-config.yaml")["repos"]
-    assert repository["repo"] == "local"
-    assert [hook["id"] for hook in repository["hooks"]] == ["ruff-check", "ruff-format", "typecheck"]
-
-
-@pytest.mark.parametrize("path", [path for path in TEMPLATES if path.stem != "config"], ids=lambda path: path.stem)
-def test_an_issue_form_has_a_label_for_each_question(path):
-    form = parsed(path)
-    assert {"name", "description", "body"} <= form.keys()
-    questions = [item for item in form["body"] if item["type"] != "markdown"]
-    assert len({item["id"] for item in questions}) == len(questions)
-    for item in questions:
-        assert item["type"] in {"textarea", "input", "dropdown", "checkboxes"}
-        assert item["attributes"]["label"]
-        if item["type"] in {"dropdown", "checkboxes"}:
-            assert item["attributes"]["options"]
 
 
 def test_every_script_configuration_and_file_that_a_document_names_exists():

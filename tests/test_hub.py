@@ -20,17 +20,27 @@ from metrics import METRICS
 from tests.hf_datasets.conftest import miniature  # noqa: F401 - the fixture of a small miniature
 
 ROOT = Path(__file__).parent.parent
-FIXTURES = ROOT / "tests" / "fixtures"
+READER = [ROOT / "tests/fixtures/hub_reader.py", "tasks.json"]
 WEIGHTS = ROOT / "recipes" / "weights"
 CONFIGS = ("mini", "mini-clips", "mini-videos")
 TEXT = "show with 2 turns"
+PUBLISH = f"""
+import json, runpy, sys
+for words in json.load(open("tasks.json")):
+    sys.argv = [{str(ROOT / "recipes/publish.py")!r}, *words]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as done:
+        if done.code:
+            raise
+"""
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
 def run(python, program, tasks, folder, variables):
-    """The last line that a program of the fixtures prints, run in another folder and isolated from this one."""
+    """What a program prints, run in another folder and isolated from this one."""
     (folder / "tasks.json").write_text(json.dumps(tasks))
-    done = python.run(["-I", FIXTURES / program, "tasks.json"], cwd=folder, env=os.environ | variables)
+    done = python.run(["-I", *program], cwd=folder, env=os.environ | variables)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -50,7 +60,7 @@ def published(miniature, tmp_path_factory, warm_python):  # noqa: F811
     ]
     with serve() as (_, hub):
         variables = environment(hub, root / "publisher")
-        shown = run(warm_python, "publish_commands.py", [*commands, *commands[:3]], root, variables)
+        shown = run(warm_python, ["-c", PUBLISH], [*commands, *commands[:3]], root, variables)
         assert (shown.count(": published as "), shown.count(": nothing to change")) == (len(commands), 3), shown
         yield hub, root, miniature
 
@@ -70,7 +80,7 @@ def read(published, warm_python):
     }
     online = environment(hub, root / "someone")
     offline = online | {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    first, second = (run(warm_python, "hub_reader.py", tasks, root, variables) for variables in (online, offline))
+    first, second = (run(warm_python, READER, tasks, root, variables) for variables in (online, offline))
     return json.loads(first), json.loads(second), tasks
 
 
@@ -97,7 +107,7 @@ def test_a_pinned_model_and_its_sentence_transformer_compute_what_they_did_befor
 def test_ours_runs_a_pinned_adapter_on_its_base_as_before_and_notes_which_rows_it_read(published, read, warm_python):
     hub, root, _ = published
     tasks = {"ours": True, "adapter": read[2]["adapter"], "revision": ["org/tfcovr", "mini"]}
-    found = run(warm_python, "hub_reader.py", tasks, root, environment(hub, root / "someone"))
+    found = run(warm_python, READER, tasks, root, environment(hub, root / "someone"))
     assert json.loads(found)["revision"] == hub.repository("org/tfcovr", "dataset").head.sha
     found = json.loads(found)["adapter"]
     tower = CLIPVisionModel.from_pretrained(WEIGHTS / "miniature-clip")

@@ -1,4 +1,4 @@
-"""What the package says of itself agrees with what is built: Python versions, the wheel's files and command."""
+"""What the package says of itself agrees with what is built: Python versions, the wheel's files and command, pins."""
 
 import os
 import re
@@ -7,11 +7,12 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,16 +75,6 @@ def test_the_wheel_has_every_file_of_the_packages_and_the_recipes_and_nothing_el
     assert len(wanted) > 200
 
 
-def test_the_wheel_has_the_command_and_names_the_repository(installed):
-    (folder,) = installed.glob("*.dist-info")
-    distribution = Distribution.at(folder)
-    (command,) = distribution.entry_points
-    assert (command.name, command.value) == ("subtle", "subtle.cli:main")
-    links = dict(line.split(", ") for line in distribution.metadata.get_all("Project-URL"))
-    assert set(links) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
-    assert all(link.startswith("https://github.com/subtle-video/subtle-video") for link in links.values())
-
-
 def test_the_installed_command_lists_its_verbs_with_the_standard_library_alone(installed, tmp_path):
     status, shown, errors = run_installed(installed, tmp_path, python=["-S"])
     assert (status, errors) == (0, "")
@@ -113,3 +104,24 @@ def test_an_installed_recipe_speaks_of_the_command_and_reads_the_configurations_
     status, shown, errors = run_installed(installed, tmp_path, "stage2", "stage2_one_gpu.yaml", "--print_config")
     assert (status, errors) == (0, "")
     assert "\nepochs: 100\n" in shown
+
+
+PINNED = (ROOT / "requirements" / "tests.txt").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+
+
+def test_every_package_is_pinned_with_hashes_and_no_address():
+    assert len(PINNED) > 100
+    pin = re.compile(r"[\w.-]+==[\w.!+-]+ *(?:; [^@/\\]+?)? *(?: +--hash=sha256:[0-9a-f]{64})+ *")
+    assert not [line[:80] for line in PINNED if not pin.fullmatch(line)]
+
+
+def test_the_pins_are_versions_that_the_project_allows():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert "subtle-video[recipes,index]" in extras["dev"]
+    pins = [Requirement(line.partition(" --hash")[0]) for line in PINNED]
+    for one in map(Requirement, project["dependencies"] + extras["dev"] + extras["recipes"] + extras["index"]):
+        name = canonicalize_name(one.name)
+        versions = [str(pin.specifier).removeprefix("==") for pin in pins if canonicalize_name(pin.name) == name]
+        assert versions or one.name == project["name"], f"{one.name} is missing: make constraints"
+        assert all(map(one.specifier.contains, versions)), f"{one}, but {versions}: make constraints"

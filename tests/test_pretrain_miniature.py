@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor, AutoTokenizer, CLIPModel
 
+from benchmarks.miniature_stills import pose_targets, read_stills, still_caption
 from benchmarks.pretrain_miniature import (
     Batches,
     PretrainConfig,
@@ -25,10 +26,10 @@ from benchmarks.pretrain_miniature import (
 from hf_datasets.comp.miniature import caption
 from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
-from hf_datasets.miniature.drawing import Scene, camera_joints
+from hf_datasets.miniature.drawing import camera_joints
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import render_video
-from hf_datasets.miniature.stills import pose_targets, read_stills, still_caption
+from hf_datasets.miniature.scene import Scene
 from hf_models import AIMModel
 from subtle.run.model_folders import MINIATURE_VIDCLIP
 from subtle.tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor

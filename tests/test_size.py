@@ -11,11 +11,11 @@ from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
 from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, parsed, text_of, tree_of  # noqa: F401
 
 LIMITS = {
-    "lines of hf_datasets": 24_900,
+    "lines of hf_datasets": 24_200,
     "lines of hf_models": 16_650,
-    "lines of metrics": 3_150,
-    "lines of subtle and recipes": 30_000,
-    "lines of tests": 50_400,
+    "lines of metrics": 2_950,
+    "lines of subtle and recipes": 29_700,
+    "lines of tests": 50_200,
     "percent of names in more than one file": 11,
     "percent of functions and classes in more than one file": 9,
     "options": 363,

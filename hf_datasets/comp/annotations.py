@@ -1,14 +1,12 @@
-"""The upstream annotations of each split of VideoComp, and the rule-based generator for them."""
+"""The upstream annotations of each split of VideoComp, and the verbs of their captions."""
 
 import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from hf_datasets.comp.tasks import ActionTask, Paragraph, WrittenParagraph
+from hf_datasets.comp.tasks import ActionTask
 from hf_datasets.comp.verbs import Verbs
-from hf_datasets.generation.generate import generate
-from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import Subset, read_youcook2
@@ -58,24 +56,3 @@ def offline_actions(videos: Iterable[CaptionedVideo], seed: int = 0) -> ActionTa
     captions = [event.caption for video in videos for event in video.events]
     random.Random(seed).shuffle(captions)
     return ActionTask(Verbs(captions[:VERB_SENTENCES]))
-
-
-class OfflineAsk:
-    """An `Ask` of `construction` that the rule-based generator answers; rejections are collected.
-
-    Args:
-        rejections: The list to which rejections are appended.
-    """
-
-    def __init__(self, rejections: list[Rejection]) -> None:
-        self.rejections = rejections
-
-    def __call__(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
-        """The accepted paragraphs by the key of their row."""
-        written = {}
-        for outcome in generate(task, rows, RuleBasedGenerator()):
-            if isinstance(outcome, Rejection):
-                self.rejections.append(outcome)
-            else:
-                written[outcome.key] = outcome
-        return written

@@ -4,27 +4,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from hf_datasets.class_labels import with_names
-from hf_datasets.comp.annotations import (
-    OfflineAsk,
-    Source,
-    annotation_files,
-    offline_actions,
-    read_annotations,
-)
+from hf_datasets.builders import RegisteredBuilder
+from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
-from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
+from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_files, read_release
+from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import CaptionedVideo, Rejection
-from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
 
@@ -39,7 +35,7 @@ CLIP_SCHEMA = pa.schema(
         "caption": pa.string(),
     }
 )
-"""The miniature's single actions, a dataset of short clips and captions for `stacking.stack_clips`."""
+"""The miniature's single actions, a dataset of short clips and captions for `contrasts.Stacks`."""
 ROW_FEATURES = datasets.Features(PAIR_FEATURES | {"video": datasets.Value("string")})
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
@@ -59,6 +55,7 @@ DESCRIPTIONS = {
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated from {source}'s annotations.",
 }
+SOURCE_NAMES: dict[Source, str] = {"activitynet": "ActivityNet-Captions", "youcook2": "YouCook2"}
 GENERATION = ("seed", "max_iou")
 """The parameters that only rows generated here have."""
 
@@ -88,14 +85,20 @@ class CompBuilder(RegisteredBuilder):
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = CompConfig
+    BUILDER_CONFIGS = [  # noqa: RUF012 as `datasets` declares it
+        CompConfig(name=name, version="1.0.0", description=text) for name, text in DESCRIPTIONS.items()
+    ]
     DEFAULT_CONFIG_NAME = "mini"
-    SOURCE: ClassVar[Source]
-    ID_PREFIX: ClassVar[str] = ""
+
+    @property
+    def _annotated(self) -> Source:
+        """Which annotations the dataset is made of."""
+        return "youcook2" if self.dataset_name == "youcook2_comp" else "activitynet"
 
     def _info(self) -> datasets.DatasetInfo:
         others = {"mini-clips": datasets.Features.from_arrow_schema(CLIP_SCHEMA), "mini-videos": VIDEO_FEATURES}
         return datasets.DatasetInfo(
-            description=self.config.description or "",
+            description=(self.config.description or "").format(source=SOURCE_NAMES[self._annotated]),
             features=others.get(self.config.name, ROW_FEATURES).copy(),
             homepage=HOMEPAGE,
             citation=CITATION,
@@ -104,38 +107,36 @@ class CompBuilder(RegisteredBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         if self.config.name == "mini-videos":
             return self._generators(self._miniature_videos())
-        read: dict[str, Callable[[], dict[str, Callable[[], Iterator[Row]]]]] = {
+        read: dict[str, Callable[[], Mapping[str, Iterable[Row]]]] = {
             "mini": self._miniature,
             "mini-clips": self._miniature_clips,
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }
         schema = CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
-        splits = {
-            split: pa.Table.from_pylist(list(rows()), schema=schema) for split, rows in read[self.config.name]().items()
-        }
-        return self._generators({split: shards_of(table) for split, table in splits.items()})
+        splits = read[self.config.name]().items()
+        return self._generators(
+            {split: shards_of(pa.Table.from_pylist(list(rows), schema=schema)) for split, rows in splits}
+        )
 
     def _miniature_videos(self) -> Mapping[Any, Tables]:
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the videos of the miniature do not depend on it")
         return miniature_videos(self._miniature_dir())
 
-    def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _miniature_clips(self) -> Mapping[str, Iterable[Row]]:
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
 
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the clips of the miniature do not depend on it")
-        clips = read_clips(self._miniature_dir(), self.SOURCE)
-        return {split: partial(iter, rows) for split, rows in clips.items()}
+        return read_clips(self._miniature_dir(), self._annotated)
 
-    def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _miniature(self) -> Mapping[str, Iterable[Row]]:
         from hf_datasets.comp.miniature import LabelActionTask, read_stretches  # imports the renderer
 
         self._refuse(("video_dir", "max_iou", "time_unit"), "the miniature's events are known exactly")
         root = self._miniature_dir()
-        stretches = read_stretches(root, self.SOURCE, self.config.seed)
+        stretches = read_stretches(root, self._annotated, self.config.seed)
         return {
-            split: partial(self._miniature_rows, split, videos, root, LabelActionTask())
-            for split, videos in stretches.items()
+            split: self._miniature_rows(split, videos, root, LabelActionTask()) for split, videos in stretches.items()
         }
 
     def _miniature_rows(self, split: str, stretches: list[CaptionedVideo], root: Path, actions: Any) -> Iterator[Row]:
@@ -143,15 +144,18 @@ class CompBuilder(RegisteredBuilder):
             video_id = row["video_id"].partition(":")[0]  # a stretch is a part of one file
             yield row | {"video_id": video_id, "video": str(root / "videos" / f"{video_id}.mp4")}
 
-    def _release(self, dl_manager: datasets.DownloadManager) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _release(self, dl_manager: datasets.DownloadManager) -> Mapping[str, Iterable[Row]]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir()
-        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self.SOURCE)
-        unit = self.config.time_unit
-        return {split: partial(self._published_rows, Path(path), self.ID_PREFIX, unit) for split, path in files.items()}
+        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self._annotated)
+        prefix, unit = ID_PREFIXES[self._annotated], self.config.time_unit
+        return {
+            split: self._located(read_release(Path(path), prefix=prefix, time_unit=unit))
+            for split, path in files.items()
+        }
 
     def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
-        addresses = {split: address(self.SOURCE, split) for split in ("train", "validation")}
+        addresses = {split: address(self._annotated, split) for split in ("train", "validation")}
         try:
             files: dict[str, str] = dl_manager.download(addresses)
         except (OSError, ValueError) as error:
@@ -161,10 +165,7 @@ class CompBuilder(RegisteredBuilder):
             ) from None
         return files
 
-    def _published_rows(self, path: Path, prefix: str, unit: TimeUnit) -> Iterator[Row]:
-        yield from self._located(read_release(path, prefix=prefix, time_unit=unit))
-
-    def _source(self) -> dict[str, Callable[[], Iterator[Row]]]:
+    def _source(self) -> Mapping[str, Iterable[Row]]:
         self._refuse(("time_unit",), "upstream annotations are in seconds")
         data_dir = self._data_dir()
         if data_dir is None:
@@ -172,23 +173,20 @@ class CompBuilder(RegisteredBuilder):
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
                 "`subtle build comp` made"
             )
-        published: dict[str, list[Path]] = {}
-        for path in sorted((data_dir / "source").glob("*.parquet")):
-            published.setdefault(path.name.partition("-")[0], []).append(path)
+        published = published_tables(data_dir / "source", PAIR_SCHEMA)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
-            return {split: partial(self._generated_rows, paths) for split, paths in published.items()}
+            return {
+                split: self._located(row for table in tables() for row in table.to_pylist())
+                for split, tables in published.items()
+            }
         files = annotation_files(data_dir)
-        return {split: partial(self._source_rows, split, path) for split, path in files.items()}
-
-    def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
-        tables = [with_names(pq.read_table(path, columns=PAIR_SCHEMA.names)) for path in paths]
-        yield from self._located(pa.concat_tables(tables).to_pylist())
+        return {split: self._source_rows(split, path) for split, path in files.items()}
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []
-        for video in self._kept(read_annotations(path, self.SOURCE, split)):
-            max_iou = MAX_IOU[self.SOURCE] if self.config.max_iou is None else self.config.max_iou
+        max_iou = MAX_IOU[self._annotated] if self.config.max_iou is None else self.config.max_iou
+        for video in self._kept(read_annotations(path, self._annotated, split)):
             chosen, events = select_video(video, max_iou=max_iou)
             list(self._kept(events))
             videos += self._kept([chosen])
@@ -196,18 +194,17 @@ class CompBuilder(RegisteredBuilder):
         yield from self._located(self._constructed(split, videos, actions))
 
     def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
-        ask = OfflineAsk(self.rejections)
         # The miniature has one combination, as when results on it were published.
         multiple = () if split != "train" else MULTIPLE[:1] if self.config.name == "mini" else MULTIPLE
-        construction = Construction(videos, ask, actions=actions, seed=self.config.seed, multiple=multiple)
+        construction = Construction(videos, self._ask, actions=actions, seed=self.config.seed, multiple=multiple)
         yield from self._kept(construction.rows())
 
-    def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Collect rejections.
+    def _ask(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
+        """An `Ask` of `construction`, which the rule-based generator answers."""
+        return {written.key: written for written in self._kept(generate(task, rows, RuleBasedGenerator()))}
 
-        Yields:
-            The other records.
-        """
+    def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
+        # Collects rejections, and yields the other records.
         for record in records:
             if isinstance(record, Rejection):
                 self.rejections.append(record)
@@ -215,11 +212,7 @@ class CompBuilder(RegisteredBuilder):
                 yield record
 
     def _located(self, rows: Iterable[Row | Rejection]) -> Iterator[Row]:
-        """Add the path of the video, null where it is not there or no folder is given.
-
-        Yields:
-            The rows.
-        """
+        # With the path of the video, null where it is not there or no folder is given.
         kept = list(self._kept(rows))
         paths: dict[str, str] = {}
         if self.config.video_dir is not None:
@@ -230,11 +223,3 @@ class CompBuilder(RegisteredBuilder):
             self.info.description += f" {len(paths)} of {total} videos are in video_dir."
         for row in kept:
             yield row | {"video": paths.get(row["video_id"])}
-
-
-def configurations(source: str) -> list[CompConfig]:
-    """The configurations, the generated one named after its source."""
-    return [
-        CompConfig(name=name, version="1.0.0", description=text.format(source=source))
-        for name, text in DESCRIPTIONS.items()
-    ]

@@ -6,13 +6,7 @@ from dataclasses import asdict
 from difflib import SequenceMatcher
 from typing import Any, Final
 
-from hf_datasets.comp.disruptions import (
-    Interval,
-    Segments,
-    choose_order,
-    choose_segments,
-    crop,
-)
+from hf_datasets.comp.disruptions import Interval, Segments, choose_order, choose_segments, crop
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
@@ -115,7 +109,10 @@ class Construction:
     def _reordered(
         self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
     ) -> Iterator[Row | Rejection]:
-        orders = {video.video_id: self._order(len(video.events), video, "reorder") for video in videos}
+        orders = {
+            video.video_id: choose_order(len(video.events), generator_for(f"{video.video_id}/reorder", self.seed))
+            for video in videos
+        }
         given = orders if self.reordering.prompts == "own" else {}
         rows = [self._paragraph(video, "reorder", given.get(video.video_id)) for video in videos]
         written = self.ask("reordering", self.reordering, rows)
@@ -158,11 +155,8 @@ class Construction:
         videos: list[CaptionedVideo],
         structured: dict[str, WrittenParagraph],
     ) -> Iterator[Row | Rejection]:
-        """Several disruptions at once: of the text of another interval an action is replaced, then it is reordered.
-
-        Yields:
-            As `rows`; also a rejection where an interval has too few events to reorder.
-        """
+        # Several disruptions at once: of the text of another interval an action is replaced, then it is reordered.
+        # Rejects an interval with too few events to reorder.
         name = "-".join(["multi", *(kind.partition("_")[0] for kind in kinds if kinds != MULTIPLE[0])])
         part = "shown" if "segment_mismatch" in kinds else "whole"
         told = {}
@@ -265,9 +259,6 @@ class Construction:
         order = range(len(video.events)) if order is None else order
         sentences = tuple(as_sentence(video.events[index].caption) for index in order)
         return Paragraph(f"{video.video_id}/{kind}", sentences, self.seed)
-
-    def _order(self, count: int, video: CaptionedVideo, kind: str) -> tuple[int, ...]:
-        return choose_order(count, generator_for(f"{video.video_id}/{kind}", self.seed))
 
     def _segments(self, video: CaptionedVideo) -> Segments:
         return choose_segments(len(video.events), generator_for(f"{video.video_id}/segments", self.seed))

@@ -11,7 +11,7 @@ from datasets import Dataset, IterableDataset, Video
 from torch import Tensor
 
 from hf_datasets.class_labels import with_names
-from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_rows
+from hf_datasets.comp.stacking import MAX_SIZE, frames_per_clip, stack_texts
 from hf_datasets.video import VideoError, VideoFrames, read_frames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest, unreadable
 from hf_datasets.video.reading import Spread
@@ -97,13 +97,20 @@ def draw_negatives(contrasts: Sequence[Contrast], count: int, generator: random.
 
 
 class Stacks(Sequence[Contrast]):
-    """Short clips stacked for CompPretrain as by `stacking.stack_clips`, each stack made when it is asked for.
+    """Short clips stacked for CompPretrain, each `size` after one another, each stack made when it is asked for.
+
+    Negatives are the captions in another order (level 1), some of them (level 1), and some of them in another order
+    (level 2), as far as the stack is long enough and its captions differ. Fewer than `size` clips left at the end are
+    dropped.
 
     Args:
         clips: With `video` (a path, or as `datasets.Video` holds one), `caption` (not empty) and, where a clip is part
             of its video, `start_seconds` and `end_seconds`.
-        size: Clips per stack, 1 to 8.
+        size: Clips per stack, 1 to 8; the paper uses 4.
         seed: Decides which clips are stacked, and the negatives; use another for each epoch.
+
+    Raises:
+        ValueError: The size is not 1 to 8; when a stack is asked for: a caption is empty.
 
     Example:
         >>> clips = Dataset.from_dict({"video": ["a", "b"], "caption": ["A man runs", "A dog sits"]})
@@ -113,8 +120,8 @@ class Stacks(Sequence[Contrast]):
     """
 
     def __init__(self, clips: Dataset, *, size: int, seed: int) -> None:
-        spanned = {"start_seconds", "end_seconds"} <= set(clips.column_names)
-        self.columns = ClipColumns(start="start_seconds", end="end_seconds") if spanned else ClipColumns()
+        if not 1 <= size <= MAX_SIZE:
+            raise ValueError(f"size is {size}; a stack has 1 to {MAX_SIZE} clips")
         if isinstance(clips.features["video"], Video):
             clips = clips.cast_column("video", Video(decode=False))
         self.clips = clips.shuffle(seed=seed, keep_in_memory=True)  # their order alone
@@ -134,15 +141,20 @@ class Stacks(Sequence[Contrast]):
             return [self[place] for place in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(f"there is no stack {index} of {len(self)}")
-        clips = self.clips[index * self.size : (index + 1) * self.size]
-        row = {name: column[0] for name, column in stack_rows(clips, self.columns, self.seed).items()}
-        paths = [video["path"] if isinstance(video, dict) else video for video in row["videos"]]
-        return Contrast(
-            tuple(Span(*span) for span in zip(paths, row["start_seconds"], row["end_seconds"], strict=True)),
-            row["positive_text"],
-            tuple(row["negative_texts"]),
-            tuple(row["negative_levels"]),
-        )
+        columns = self.clips[index * self.size : (index + 1) * self.size]
+        spans = []
+        for values in zip(*columns.values(), strict=True):
+            clip = dict(zip(columns, values, strict=True))
+            path = clip["video"]["path"] if isinstance(clip["video"], dict) else clip["video"]
+            if not (clip["caption"] or "").strip():
+                raise ValueError(
+                    f"the caption of video {str(path)[:200]!r} is empty; leave such rows out before, with "
+                    "dataset.filter(lambda row: (row['caption'] or '').strip())"
+                )
+            spans.append(Span(path, clip.get("start_seconds"), clip.get("end_seconds")))
+        positive, negatives = stack_texts(columns["caption"], self.seed)
+        texts, levels = zip(*negatives, strict=True) if negatives else ((), ())
+        return Contrast(tuple(spans), positive, texts, levels)
 
 
 def unreadable_files(spans: Iterable[Span], *, num_workers: int | None = None) -> dict[str, str]:

@@ -109,7 +109,9 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
     times = {f"{name}_number": pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in TIMES}
     table = table.with_columns(**times)
     checks = {f"{name} is empty; fill it in": is_empty(name) for name in REQUIRED}
-    checks |= {f"{name} is not a number; give seconds": _is_unread(name) for name in TIMES}
+    checks |= {
+        f"{name} is not a number; give seconds": ~is_empty(name) & pl.col(f"{name}_number").is_null() for name in TIMES
+    }
     checks |= {
         f"video {number} has no stretch; give a start before its end, or neither for the whole file": ~is_span(
             pl.col(f"start_seconds_{number}_number"), pl.col(f"end_seconds_{number}_number")
@@ -127,10 +129,6 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
     if without is not None and any(pair.kind for pair in pairs):
         raise ValueError(f"{path}: {without!r} has no kind and others have one; fill it in, or leave the column out")
     return pairs, rejections + refused
-
-
-def _is_unread(name: str) -> pl.Expr:
-    return ~is_empty(name) & pl.col(f"{name}_number").is_null()
 
 
 def _located(table: pl.DataFrame, store: VideoStore) -> Iterator[Counterfactual | Rejection]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hf_datasets.comp.pairs import question_about
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, text_part
 from hf_datasets.records import Rejection
 
 VIDEO_PROMPT: Final = (
@@ -87,14 +87,11 @@ class JudgeTask:
         frames = self.frames_of(row)
         if not frames:
             raise ValueError(f"pair {row.key!r} has no frames; read at least one with hf_datasets.video")
-        return [{"role": "user", "content": [*frames, {"type": "text", "text": row.prompt}]}]
+        return [{"role": "user", "content": [*frames, text_part(row.prompt)]}]
 
     def parse(self, row: JudgedPair, answer: str) -> Verdict | Rejection:
         """The verdict; an answer in prose is rejected."""
-        given = ANSWERS.get(answer.strip())
-        if given is None:
-            return Rejection(UNREADABLE, answer, row.key)
-        return Verdict(row.key, row.disruption_type, given, row.answer)
+        return _verdict(row, row.disruption_type, answer)
 
     def write(self, row: JudgedPair) -> str:
         """The number of the longer text; "1" where both have the same length."""
@@ -147,17 +144,21 @@ class VideoJudgeTask:
         if not all(videos):
             raise ValueError(f"a video of {row.key!r} has no frames; read at least one with hf_datasets.video")
         first, second = videos if row.answer == "1" else videos[::-1]
-        names = [{"type": "text", "text": f"Video {number}:"} for number in (1, 2)]
-        question = {"type": "text", "text": VIDEO_PROMPT.format(text=row.text)}
-        return [{"role": "user", "content": [names[0], *first, names[1], *second, question]}]
+        question = text_part(VIDEO_PROMPT.format(text=row.text))
+        content = [text_part("Video 1:"), *first, text_part("Video 2:"), *second, question]
+        return [{"role": "user", "content": content}]
 
     def parse(self, row: JudgedVideos, answer: str) -> Verdict | Rejection:
         """The verdict; an answer in prose is rejected."""
-        given = ANSWERS.get(answer.strip())
-        if given is None:
-            return Rejection(UNREADABLE, answer, row.key)
-        return Verdict(row.key, "segment_mismatch", given, row.answer)
+        return _verdict(row, "segment_mismatch", answer)
 
     def write(self, row: JudgedVideos) -> str:  # noqa: ARG002
         """The first video."""
         return "1"
+
+
+def _verdict(row: JudgedPair | JudgedVideos, disruption_type: str, answer: str) -> Verdict | Rejection:
+    given = ANSWERS.get(answer.strip())
+    if given is None:
+        return Rejection(UNREADABLE, answer, row.key)
+    return Verdict(row.key, disruption_type, given, row.answer)

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from hf_datasets.comp.annotations import Source
 from hf_datasets.comp.paragraphs import join, keeps_words
-from hf_datasets.comp.tasks import ActionTask, Paragraph, answer_with
+from hf_datasets.comp.tasks import ActionTask, Paragraph
+from hf_datasets.generation.repair import as_data
 from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, Action
 from hf_datasets.miniature.captions import PLACES, action_phrase
 from hf_datasets.records import CaptionedEvent, CaptionedVideo
@@ -114,7 +115,7 @@ class LabelActionTask(ActionTask):
             replaced = row.sentences[index].replace(found, other)
             text = join([*row.sentences[:index], replaced, *row.sentences[index + 1 :]])
             if other not in row.text and keeps_words(text, row.text):
-                return answer_with(text)
+                return as_data(paragraph=text)
         raise ValueError("no action can be replaced with 0.8 of the words kept")
 
 

@@ -18,20 +18,19 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def select_events(
-    video: CaptionedVideo, *, max_iou: float = MAX_IOU["activitynet"], covered: float = COVERED
+    video: CaptionedVideo, *, max_iou: float = MAX_IOU["activitynet"]
 ) -> tuple[tuple[CaptionedEvent, ...], list[Rejection]]:
     """The events that follow one another, by start time: global captions and near-duplicates in time dropped.
 
     Args:
         video: The video with its events in any order.
         max_iou: Of two events with a larger temporal IoU the longer is kept (the earlier, if equally long).
-        covered: Share of an event that must lie inside another for that one to cover it.
 
     Returns:
         The events kept, sorted by start, then by end, and a rejection for each of the others.
     """
     events = sorted(video.events, key=lambda event: (event.start_seconds, event.end_seconds))
-    spanning = [event for event in events if _count_covered(event, events, covered) > GLOBAL_EVENTS]
+    spanning = [event for event in events if _count_covered(event, events) > GLOBAL_EVENTS]
     reason = "caption spans more than two events"
     rejections = [Rejection(reason, event.caption, video.video_id) for event in spanning]
     kept: list[CaptionedEvent] = []
@@ -86,9 +85,9 @@ def word_overlap(text: str, original: str) -> tuple[float, float]:
     return shared / max(1, len(words)), shared / max(1, len(expected))
 
 
-def keeps_words(text: str, original: str, *, threshold: float = MIN_OVERLAP) -> bool:
-    """Whether both precision and recall of the words reach the threshold."""
-    return min(word_overlap(text, original)) >= threshold
+def keeps_words(text: str, original: str) -> bool:
+    """Whether both precision and recall of the words reach `MIN_OVERLAP`."""
+    return min(word_overlap(text, original)) >= MIN_OVERLAP
 
 
 def _length(event: CaptionedEvent) -> float:
@@ -100,6 +99,6 @@ def _intersection(first: CaptionedEvent, second: CaptionedEvent) -> float:
     return max(0.0, min(first.end_seconds, second.end_seconds) - latest)
 
 
-def _count_covered(event: CaptionedEvent, events: Sequence[CaptionedEvent], covered: float) -> int:
+def _count_covered(event: CaptionedEvent, events: Sequence[CaptionedEvent]) -> int:
     others = (other for other in events if other is not event)
-    return sum(_intersection(event, other) >= covered * _length(other) for other in others)
+    return sum(_intersection(event, other) >= COVERED * _length(other) for other in others)

@@ -16,6 +16,8 @@ from hf_datasets.records import DisruptionType, Rejection
 from hf_datasets.sources.values import identifier, load_json, number, raw_of, text
 
 TimeUnit = Literal["auto", "us", "s"]
+ID_PREFIXES = {"activitynet": "v_", "youcook2": ""}
+"""What ids of videos begin with, which the release leaves out."""
 ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
 SPLIT_FILES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
 MOST_SECONDS = 1e5

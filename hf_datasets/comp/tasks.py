@@ -5,7 +5,6 @@ too: with it the model chooses the order. Every answer must keep the words of it
 least 0.8).
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,10 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from hf_datasets.comp.disruptions import choose_order
-from hf_datasets.comp.paragraphs import join, keeps_words, split_sentences, word_overlap
+from hf_datasets.comp.paragraphs import MIN_OVERLAP, join, keeps_words, split_sentences, word_overlap
 from hf_datasets.comp.verbs import Verbs
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.repair import read_object
+from hf_datasets.generation.repair import as_data, read_object
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
 from hf_datasets.seeds import generator_for
@@ -57,34 +56,10 @@ STARTS_IN_TIME: Final = re.compile(
     r"in the end)\b",
     re.IGNORECASE,
 )
-LOWERED: Final = frozenset(
-    [
-        "A",
-        "An",
-        "The",
-        "He",
-        "She",
-        "They",
-        "It",
-        "We",
-        "His",
-        "Her",
-        "Their",
-        "Its",
-        "Another",
-        "Some",
-        "People",
-        "Several",
-        "Two",
-        "Three",
-        "Four",
-        "One",
-        "There",
-        "Both",
-        "Many",
-        "Someone",
-    ]
-)
+LOWERED: Final = frozenset([
+    "A", "An", "The", "He", "She", "They", "It", "We", "His", "Her", "Their", "Its", "Another", "Some", "People",
+    "Several", "Two", "Three", "Four", "One", "There", "Both", "Many", "Someone",
+])  # fmt: skip
 """First words that are written in lower case after a connective; any other may be a name."""
 
 
@@ -111,12 +86,10 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class WrittenParagraph:
-    """An accepted paragraph, how many of its words it shares with its original, and the order that a model chose."""
+    """An accepted paragraph, and the order that a model chose."""
 
     key: str
     text: str
-    precision: float
-    recall: float
     order: tuple[int, ...] | None = None
 
 
@@ -136,15 +109,9 @@ def read_paragraph(answer: str) -> str | None:
     return " ".join(paragraph.split()) if isinstance(paragraph, str) else None
 
 
-def answer_with(paragraph: str) -> str:
-    """A paragraph as an answer."""
-    return json.dumps({"paragraph": paragraph}, ensure_ascii=False)
-
-
 def ask_about(prompt: str, paragraph: str) -> list[Message]:
     """The instructions, and the paragraph as data."""
-    content = json.dumps({"paragraph": paragraph}, ensure_ascii=False)
-    return [{"role": "system", "content": prompt}, {"role": "user", "content": content}]
+    return [{"role": "system", "content": prompt}, {"role": "user", "content": as_data(paragraph=paragraph)}]
 
 
 def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
@@ -155,13 +122,13 @@ def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
     if is_foreign(text):
         return Rejection("is not in English", answer, row.key)
     precision, recall = word_overlap(text, row.text)
-    if not keeps_words(text, row.text):
+    if min(precision, recall) < MIN_OVERLAP:
         reason = f"changes too many words: precision {precision:.2f}, recall {recall:.2f}, 0.80 is the least"
         return Rejection(reason, answer, row.key)
     expected, found = len(split_sentences(row.text)), len(split_sentences(text))
     if expected != found:
         return Rejection(f"changes the number of sentences: {expected} to {found}", answer, row.key)
-    return WrittenParagraph(row.key, text, precision, recall)
+    return WrittenParagraph(row.key, text)
 
 
 def order_of(text: str, sentences: Sequence[str]) -> tuple[int, ...]:
@@ -242,7 +209,7 @@ class StructuringTask:
 
     def write(self, row: Paragraph) -> str:
         """The paragraph with connectives."""
-        return answer_with(connect(row))
+        return as_data(paragraph=connect(row))
 
 
 @dataclass(frozen=True)
@@ -289,7 +256,7 @@ class ReorderingTask:
         if self.prompts == "paper":
             order = choose_order(len(row.sentences), generator_for(row.key, row.seed))
             row = replace(row, sentences=tuple(row.sentences[index] for index in order))
-        return answer_with(connect(row))
+        return as_data(paragraph=connect(row))
 
 
 @dataclass(frozen=True)
@@ -328,6 +295,6 @@ class ActionTask:
             replaced = self.verbs.replace(row.sentences[index], generator)
             if replaced:
                 sentences = [*row.sentences]
-                sentences[index] = replaced.sentence
-                return answer_with(join(sentences))
+                sentences[index] = replaced
+                return as_data(paragraph=join(sentences))
         raise ValueError("no sentence has an action that another verb of the dataset could replace")

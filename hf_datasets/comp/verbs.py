@@ -5,48 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 from HanTa.HanoverTagger import HanoverTagger
 
 FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
 """Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
-LIGHT = frozenset(
-    [
-        "be",
-        "have",
-        "do",
-        "begin",
-        "start",
-        "continue",
-        "keep",
-        "stop",
-        "finish",
-        "see",
-        "show",
-        "appear",
-        "try",
-        "seem",
-        "use",
-        "get",
-        "go",
-        "come",
-        "make",
-        "let",
-        "lead",
-        "follow",
-        "become",
-        "include",
-        "contain",
-        "wear",
-        "stand",
-        "sit",
-        "demonstrate",
-        "explain",
-        "attempt",
-        "proceed",
-    ]
-)
+LIGHT = frozenset([
+    "be", "have", "do", "begin", "start", "continue", "keep", "stop", "finish", "see", "show", "appear", "try",
+    "seem", "use", "get", "go", "come", "make", "let", "lead", "follow", "become", "include", "contain", "wear",
+    "stand", "sit", "demonstrate", "explain", "attempt", "proceed",
+])  # fmt: skip
 """Verbs that carry no action of their own, or that fit any video."""
 ALIKE = tuple(
     frozenset(group.split())
@@ -84,14 +52,6 @@ class Action:
     frame: tuple[str, str]
 
 
-class Replacement(NamedTuple):
-    """A sentence whose action was replaced."""
-
-    sentence: str
-    action: str
-    replacement: str
-
-
 @cache
 def _tagger() -> HanoverTagger:
     return HanoverTagger("morphmodel_en.pgz")
@@ -121,26 +81,24 @@ class Verbs:
     by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
 
     Args:
-        sentences: Captions of the dataset.
-        min_count: Verbs seen less often in a frame are left out; they are often errors of the tagger.
+        sentences: Captions of the dataset. A verb seen once in a frame is left out: often it is an error of the tagger.
 
     Example:
-        >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."], min_count=1)
+        >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."] * 2)
         >>> verbs.replace("He lifts a box.", random.Random(0))
-        Replacement(sentence='He throws a box.', action='lifts', replacement='throws')
+        'He throws a box.'
     """
 
-    def __init__(self, sentences: Iterable[str], *, min_count: int = 2) -> None:
+    def __init__(self, sentences: Iterable[str]) -> None:
         counts: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
         for sentence in sentences:
             for action in find_actions(sentence):
                 counts[action.frame][action.word.lower(), action.lemma] += 1
         self._known = {
-            frame: {word: count for word, count in found.items() if count >= min_count}
-            for frame, found in counts.items()
+            frame: {word: count for word, count in found.items() if count > 1} for frame, found in counts.items()
         }
 
-    def replace(self, sentence: str, generator: random.Random) -> Replacement | None:
+    def replace(self, sentence: str, generator: random.Random) -> str | None:
         """The sentence with another action, or None where it has no action or no other verb fits."""
         for action in find_actions(sentence):
             others = {
@@ -153,7 +111,7 @@ class Verbs:
                 chosen = word.capitalize() if action.word[0].isupper() else word
                 words = sentence.split()
                 words[action.index] = chosen + words[action.index][len(action.word) :]
-                return Replacement(" ".join(words), action.word, chosen)
+                return " ".join(words)
         return None
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from hf_datasets.fig.release import FILES, Split, read_release
+from hf_datasets.fig.release import FILES, read_release
+from hf_datasets.long_videos import Split
 from hf_datasets.records import CaptionedVideo, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.charades_sta import read_charades_sta, read_durations

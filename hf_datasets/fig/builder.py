@@ -9,6 +9,7 @@ import datasets
 import polars as pl
 import pyarrow as pa
 
+from hf_datasets.builders import RegisteredBuilder
 from hf_datasets.fig import release
 from hf_datasets.fig.moments import (
     MOMENT_SCHEMA,
@@ -17,13 +18,10 @@ from hf_datasets.fig.moments import (
     locate,
     published_moments,
     read_moments,
-    splits_of,
-    table_of,
     videos_of,
 )
-from hf_datasets.long_videos import VIDEO_FEATURES, VIDEO_SCHEMA, read_header
+from hf_datasets.long_videos import SPLITS, VIDEO_FEATURES, VIDEO_SCHEMA, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import LEAST_ROWS, shards_of
 
 Granularity = Literal["fine", "coarse"]
@@ -77,8 +75,7 @@ class FIG(RegisteredBuilder):
 
     @property
     def _is_videos(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-videos")
+        return bool(self.config.name.endswith("-videos"))
 
     @property
     def _schema(self) -> pa.Schema:
@@ -107,8 +104,14 @@ class FIG(RegisteredBuilder):
         }
         moments, self.rejections = read[origin]()
         rows = self._finish(moments)
-        tables = {split: table_of(rows, split, self._schema) for split in splits_of(rows)}
+        parts = rows.partition_by("split", as_dict=True)
         least_rows = 1 if self._is_videos else LEAST_ROWS
+        # In Arrow, which a forked process can read; Polars would hang in it.
+        tables = {
+            split: parts[split,].select(self._schema.names).to_arrow().cast(self._schema)
+            for split in SPLITS
+            if (split,) in parts
+        }
         return self._generators({split: shards_of(table, least_rows=least_rows) for split, table in tables.items()})
 
     def _check(self) -> None:

@@ -17,16 +17,16 @@ ROUNDING = 1e-6
 """How far the cosine distance of two float32 embeddings is off; in Charades-FIG two captions are at 0.01000007."""
 NOISE = -1
 SVD_DIMENSIONS = 50
+BATCH = 64
 
 
-def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_size: int = 64) -> Any:
+def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF) -> Any:
     """Embeddings of unit length.
 
     Args:
         sentences: The captions.
         encoder: "tfidf" (words and pairs of words, no download), or a text model's folder or name on the Hub, whose
             last states are averaged over the tokens, as Sentence-BERT does.
-        batch_size: Captions at a time.
 
     Returns:
         `(n, D)`: a NumPy array, or with "tfidf" a sparse matrix of SciPy.
@@ -36,27 +36,20 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_siz
 
         return TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit_transform(sentences)
     import torch
+    from sklearn.preprocessing import normalize
     from tqdm import tqdm
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(encoder), AutoModel.from_pretrained(encoder).eval()
     parts = []
-    for first in tqdm(range(0, len(sentences), batch_size), desc="sentences", unit="batch"):
-        batch = list(sentences[first : first + batch_size])
+    for first in tqdm(range(0, len(sentences), BATCH), desc="sentences", unit="batch"):
+        batch = list(sentences[first : first + BATCH])
         tokens = tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
         mask = tokens["attention_mask"][..., None]
         with torch.inference_mode():
             states = model(**tokens).last_hidden_state
             parts.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    return unit_length(np.concatenate(parts))
-
-
-def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """The vectors `(n, D)` divided by their lengths; a vector of length 0 is unchanged."""
-    from sklearn.preprocessing import normalize
-
-    normalized: np.ndarray = normalize(vectors)
-    return normalized
+    return normalize(np.concatenate(parts))
 
 
 @dataclass(frozen=True)
@@ -125,13 +118,14 @@ class CaptionMap:
         """
         from sklearn.decomposition import TruncatedSVD
         from sklearn.manifold import TSNE
+        from sklearn.preprocessing import normalize
 
         if len(distinct) == 1:
             return np.zeros((1, 2))
         vectors = self.embeddings[distinct]
         if not isinstance(vectors, np.ndarray):  # sparse: fewer dimensions first, as scikit-learn advises
             dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
-            vectors = unit_length(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
+            vectors = normalize(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
         perplexity = min(30.0, (len(distinct) - 1) / 3)
         positions: np.ndarray = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
         return positions

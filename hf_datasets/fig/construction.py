@@ -12,7 +12,6 @@ import pyarrow as pa
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.fig.lexicon import beside, named_things
 from hf_datasets.fig.moments import MOMENT_SCHEMA
-from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.tasks import (
     Answers,
     AnswersTask,
@@ -24,12 +23,13 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
+    rewriting_tasks,
 )
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_part, image_parts
 from hf_datasets.generation.task import PromptSet
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.seeds import generator_for
-from hf_datasets.video import VideoStore, read_frames
+from hf_datasets.video import VideoStore
 
 CAPTION_SCHEMA = (
     MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
@@ -38,7 +38,7 @@ CAPTION_SCHEMA = (
 )
 """A moment with its fine caption, the caption's kind (`static` or `dynamic`), and all candidates with theirs."""
 REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "captions": pa.list_(pa.string())})
-"""Rewritten captions of a moment; `kind` is a key of `negatives.rewriting_tasks`."""
+"""Rewritten captions of a moment; `kind` is a key of `tasks.rewriting_tasks`."""
 
 Row = dict[str, Any]
 Ask = Callable[[str, Any, Iterable[Any]], list[tuple[Any, Any]]]
@@ -107,15 +107,13 @@ class Construction:
     def _frame_at(self, moment: Moment, seconds: float) -> dict[str, Any]:
         if self.store is None:
             return image_part(np.full((3, 360, 640), 128, np.uint8))
-        path = self.store.path(moment.video_id)
-        return image_part(read_frames(path, 1, seconds, seconds + 0.1).frames[0])
+        return image_parts(self.store.path(moment.video_id), seconds, seconds + 0.1, num_frames=1)[0]
 
     def _frames_of(self, moment: Moment) -> tuple[dict[str, Any], ...]:
         if self.store is None:
             return (self._frame_at(moment, 0.0),) * self.num_frames
-        path = self.store.path(moment.video_id)
-        frames = read_frames(path, self.num_frames, moment.start_seconds, moment.end_seconds).frames
-        return tuple(image_part(frame) for frame in frames)
+        span = moment.start_seconds, moment.end_seconds
+        return tuple(image_parts(self.store.path(moment.video_id), *span, num_frames=self.num_frames))
 
     def _others(self, moment: Moment) -> list[Moment]:
         return [other for other in self.by_video[moment.video_id] if other.desc_id != moment.desc_id]
@@ -137,16 +135,14 @@ class Construction:
 
     def _keyframes(self) -> Iterator[Keyframe | Rejection]:
         for moment in self.moments.values():
-            yield from self._keyframes_of(moment)
-
-    def _keyframes_of(self, moment: Moment) -> list[Keyframe | Rejection]:
-        start, end = moment.start_seconds, moment.end_seconds
-        try:
-            path = self.store.path(moment.video_id) if self.store else None
-            times = keyframe_seconds(path, start, end) if path else [(start + end) / 2]
-        except (OSError, ValueError, RuntimeError) as error:
-            return [Rejection(f"no keyframes: {error}", repr(moment), moment.key)]
-        return [Keyframe(moment, seconds) for seconds in times]
+            start, end = moment.start_seconds, moment.end_seconds
+            try:
+                path = self.store.path(moment.video_id) if self.store else None
+                times = keyframe_seconds(path, start, end) if path else [(start + end) / 2]
+            except (OSError, ValueError, RuntimeError) as error:
+                yield Rejection(f"no keyframes: {error}", repr(moment), moment.key)
+            else:
+                yield from (Keyframe(moment, seconds) for seconds in times)
 
     def _named(self, moment: Moment) -> tuple[str, ...]:
         own = set(moment.coarse_caption.lower().rstrip(".").split())

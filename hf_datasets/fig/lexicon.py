@@ -9,44 +9,11 @@ from HanTa.HanoverTagger import HanoverTagger
 
 from hf_datasets.records import Moment
 
-PEOPLE: Final = frozenset(
-    [
-        "person",
-        "man",
-        "woman",
-        "guy",
-        "girl",
-        "boy",
-        "lady",
-        "people",
-        "child",
-        "kid",
-        "baby",
-        "someone",
-        "somebody",
-        "he",
-        "she",
-        "they",
-        "it",
-        "one",
-        "other",
-        "another",
-        "camera",
-        "video",
-        "hand",
-        "hands",
-        "head",
-        "face",
-        "arm",
-        "arms",
-        "back",
-        "side",
-        "front",
-        "top",
-        "way",
-        "time",
-    ]
-)
+PEOPLE: Final = frozenset([
+    "person", "man", "woman", "guy", "girl", "boy", "lady", "people", "child", "kid", "baby", "someone", "somebody",
+    "he", "she", "they", "it", "one", "other", "another", "camera", "video", "hand", "hands", "head", "face", "arm",
+    "arms", "back", "side", "front", "top", "way", "time",
+])  # fmt: skip
 """Nouns that do not name a thing in the scene."""
 MIN_SHARED: Final = 0.5
 """Minimum temporal IoU at which two captions describe the same time."""
@@ -77,27 +44,13 @@ OTHER_ACTIONS: Final = (
 )  # fmt: skip
 
 
-def same_meaning(caption: str) -> list[str]:
-    """The caption with one word or phrase replaced by a synonym, once per synonym known."""
-    return _replaced(caption, SAME)
-
-
-def other_things(caption: str) -> list[str]:
-    """The caption with a person, thing, place or color replaced by another."""
-    return _replaced(caption, OTHER_THINGS)
-
-
-def other_actions(caption: str) -> list[str]:
-    """The caption with an action or direction replaced by another, mostly its opposite.
+def replaced(caption: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """The caption with one word or phrase replaced by its partner, once for each pair that has one.
 
     Example:
-        >>> other_actions("person sits down on a chair")
+        >>> replaced("person sits down on a chair", OTHER_ACTIONS)
         ['person stands up on a chair']
     """
-    return _replaced(caption, OTHER_ACTIONS)
-
-
-def _replaced(caption: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
     found: list[str] = []
     taken = ""
     for pair in pairs:

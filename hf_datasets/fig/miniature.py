@@ -6,7 +6,7 @@ import polars as pl
 
 from hf_datasets.fig.moments import FRAME_SCHEMA, check_moments
 from hf_datasets.fig.noise import NoiseExample
-from hf_datasets.fig.release import Split
+from hf_datasets.long_videos import Split
 from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, Action
 from hf_datasets.miniature.captions import PLACES, action_phrase, fine_caption
 from hf_datasets.records import Rejection

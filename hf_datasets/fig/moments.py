@@ -1,19 +1,19 @@
 """The table of moments: read, checked across rows, and joined with the paths of their videos."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from hf_datasets.fig.release import Split, read_release
-from hf_datasets.long_videos import VIDEO_SCHEMA
+from hf_datasets.fig.release import read_release
+from hf_datasets.long_videos import VIDEO_SCHEMA, Split
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.tables import check_columns, is_empty, judge
+from hf_datasets.tables import is_empty, judge
 
 MOMENT_SCHEMA = pa.schema(
     {
@@ -27,7 +27,6 @@ MOMENT_SCHEMA = pa.schema(
         "fine_caption_score": pa.float64(),
     }
 )
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 PUBLISHED_FOLDER = "source"
 """The folder of the moments in what `recipes/build.py fig` writes."""
 FRAME_SCHEMA = pl.Schema({
@@ -74,16 +73,10 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         FileNotFoundError: The folder holds none.
         ValueError: A file lacks a column or is not a Parquet file.
     """
-    parts = []
-    for split in SPLITS:
-        for path in sorted((data_dir / PUBLISHED_FOLDER).glob(f"{split}-*.parquet")):
-            try:
-                table = pq.read_table(path)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-            list(check_columns(table.column_names, MOMENT_SCHEMA.names, source=str(path)))
-            table = table.select(MOMENT_SCHEMA.names).cast(MOMENT_SCHEMA)
-            parts.append(cast(pl.DataFrame, pl.from_arrow(table)).with_columns(split=pl.lit(split)))
+    parts = [
+        cast(pl.DataFrame, pl.from_arrow(pa.concat_tables(tables()))).with_columns(split=pl.lit(split))
+        for split, tables in published_tables(data_dir / PUBLISHED_FOLDER, MOMENT_SCHEMA).items()
+    ]
     if not parts:
         raise FileNotFoundError(
             f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build fig` makes such a folder"
@@ -196,14 +189,3 @@ def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.Da
     paths = pl.col("video_id").replace_strict(found, default=None, return_dtype=pl.String)
     share = f"{len(found):,} of {len(ids):,} videos ({len(found) / max(len(ids), 1):.3f})"
     return rows.with_columns(video=paths), f"Videos: {share} are there."
-
-
-def table_of(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> pa.Table:
-    """The rows of a split in Arrow, which a forked process can read; Polars would hang in it."""
-    return rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
-
-
-def splits_of(rows: pl.DataFrame, splits: Iterable[Split] = SPLITS) -> list[Split]:
-    """Which splits have rows, in their usual order."""
-    present = set(rows["split"])
-    return [split for split in splits if split in present]

@@ -9,34 +9,21 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from hf_datasets.fig.moments import FRAME_SCHEMA, published_moments
-from hf_datasets.fig.release import Split
+from hf_datasets.long_videos import Split
 from hf_datasets.records import Moment, Rejection
 
 if TYPE_CHECKING:
     import torch
 
 REWRITINGS_FOLDER = "rewritings"
-
-
-class NoiseEvaluator(Protocol):
-    """Scores how well texts describe a clip; higher is better, and 0 is undecided."""
-
-    def __call__(self, frames: "torch.Tensor", texts: Sequence[str]) -> Sequence[float]:
-        """Score each text.
-
-        Args:
-            frames: `(T, 3, H, W)` uint8 RGB, in order.
-            texts: At least one.
-
-        Returns:
-            One finite logit per text, in their order.
-        """
-        ...
+NoiseEvaluator = Callable[["torch.Tensor", Sequence[str]], Sequence[float]]
+"""Scores how well texts describe a clip. Its frames, `(T, 3, H, W)` uint8 RGB in order, and one text at least -> one
+finite logit per text, in their order; higher is better, and 0 is undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +138,12 @@ def judge_moments(
         The moments in their order, or the rejection of one that could not be scored.
     """
     for moment, candidates in moments:
-        yield _judged(moment, candidates, evaluator, frames_of)
-
-
-def _judged(
-    moment: Moment,
-    candidates: Sequence[str],
-    evaluator: NoiseEvaluator,
-    frames_of: "Callable[[Moment], torch.Tensor]",
-) -> Moment | Rejection:
-    try:
-        caption, score = choose(evaluator, frames_of(moment), candidates)
-    except (OSError, ValueError, RuntimeError) as error:
-        return Rejection(f"not judged: {error}", repr(moment), str(moment.desc_id))
-    return replace(moment, fine_caption=caption, fine_caption_score=score)
+        try:
+            caption, score = choose(evaluator, frames_of(moment), candidates)
+        except (OSError, ValueError, RuntimeError) as error:
+            yield Rejection(f"not judged: {error}", repr(moment), str(moment.desc_id))
+        else:
+            yield replace(moment, fine_caption=caption, fine_caption_score=score)
 
 
 def as_moment(row: Mapping[str, Any]) -> Moment:

@@ -5,14 +5,14 @@ All knowledge of the release's field names is in this module.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from datasets import DownloadManager
 
+from hf_datasets.long_videos import Split
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import identifier, list_of, number, parse_json, text, whole
+from hf_datasets.sources.values import checked, identifier, lines_of, list_of, number, parse_json, text, whole
 
-Split = Literal["train", "validation", "test"]
 FILES: Mapping[str, Mapping[Split, str]] = {
     "charades_fig": {"train": "charades_fig_train.jsonl", "test": "charades_fig_test.jsonl"},
     "didemo_fig": {
@@ -47,14 +47,8 @@ def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
     Raises:
         ValueError: The file is not UTF-8.
     """
-    path = Path(path)
-    try:
-        with path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _read_line(line, f"{path.name}:{number}")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
+    for place, line in lines_of(path):
+        yield _read_line(line, f"{Path(path).name}:{place}")
 
 
 def _read_line(line: str, key: str) -> Moment | Rejection:
@@ -74,21 +68,7 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
-    reason = _rejection_reason(moment)
-    return Rejection(f"{reason}: {key}", line, key) if reason else moment
-
-
-def _rejection_reason(moment: Moment) -> str | None:
-    start, end, duration = moment.start_seconds, moment.end_seconds, moment.duration_seconds
-    if not moment.video_id.strip():
-        return "empty video id"
-    if not moment.coarse_caption.strip():
-        return "empty caption"
-    if not 0 <= start < end:
-        return "the moment does not end after it starts"
-    if not duration > 0:
-        return "the video's duration is not a positive number"
-    return None
+    return checked(moment, line, key)
 
 
 def find_files(data_dir: Path, name: str) -> dict[Split, Path]:

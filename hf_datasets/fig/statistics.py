@@ -41,17 +41,7 @@ release's dataset document. Table 1's two kinds of ActivityNet-FIG add up to 71,
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Seven numbers of a distribution; NaN if it is empty.
-
-    Attributes:
-        mean: The average.
-        deviation: The standard deviation of these values (divided by n).
-        minimum: The smallest.
-        lower_quartile: A quarter of the values is at most this; quartiles are interpolated.
-        median: The middle.
-        upper_quartile: Three quarters of the values are at most this.
-        maximum: The largest.
-    """
+    """Seven numbers of a distribution, NaN if it is empty; `deviation` is divided by n, quartiles are interpolated."""
 
     mean: float
     deviation: float
@@ -156,17 +146,6 @@ def counts_of(dataset: str, splits: Mapping[str, pl.DataFrame]) -> dict[str, dic
         if (score := part["fine_caption_score"].mean()) is not None:
             found[f"{name}score"] = cast(float, score)
     return {dataset: found} | {f"{dataset}/{split}": {"moments": float(len(part))} for split, part in splits.items()}
-
-
-def score_histogram(*splits: Dataset) -> dict[int, int]:
-    """The number of scores in each interval `[i, i + 1)` of integers, ascending.
-
-    Example:
-        >>> score_histogram(Dataset.from_dict({"fine_caption_score": [-0.5, 0.0, 0.9, 1.0]}))
-        {-1: 1, 0: 2, 1: 1}
-    """
-    floors = _frame(*splits)["fine_caption_score"].drop_nulls().floor().cast(pl.Int64)
-    return dict(floors.value_counts().sort(floors.name).iter_rows())
 
 
 def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
+"""VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 9).
 
 The prompts are those that the listings print, or our own, worded after them with the same placeholders and examples.
 The row of each task holds what it needs of the moment, so a stage takes the records of the one before.
@@ -8,7 +8,6 @@ things named there (static), and what happens beside the moment (dynamic). Where
 there is nothing to add, and the row is rejected.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from hf_datasets.fig.lexicon import OTHER_ACTIONS, OTHER_THINGS, SAME, replaced
 from hf_datasets.fig.parsing import after_list, clean, json_strings, labeled_sections, numbered_items
 from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.task import Message, PromptSet
+from hf_datasets.generation.repair import as_data
+from hf_datasets.generation.task import Message, PromptSet, text_part
 from hf_datasets.records import Moment, Rejection
 
 NUM_CANDIDATES: Final = 3
@@ -31,16 +32,22 @@ EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|sec
 
 
 @dataclass(frozen=True, slots=True)
-class Keyframe:
-    """One keyframe of a moment, by the time at which it is shown."""
+class MomentRow:
+    """What a task asks about a moment."""
 
     moment: Moment
-    seconds: float
 
     @property
     def key(self) -> str:
         """The name of the moment in rejections."""
         return self.moment.key
+
+
+@dataclass(frozen=True, slots=True)
+class Keyframe(MomentRow):
+    """One keyframe of a moment, by the time at which it is shown."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +60,24 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticRow:
+class StaticRow(MomentRow):
     """A moment with the attributes of its keyframes; `named` are things that other captions of the video name."""
 
-    moment: Moment
     keyframes: tuple[Attributes, ...] = ()
     named: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """The name of the moment in rejections."""
-        return self.moment.key
-
 
 @dataclass(frozen=True, slots=True)
-class DynamicRow:
+class DynamicRow(MomentRow):
     """A moment with the questions, answers and description of the stages so far.
 
     `beside` are other annotations of the same video: (`while`, `before` or `after`, caption).
     """
 
-    moment: Moment
     questions: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     description: str = ""
     beside: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name of the moment in rejections."""
-        return self.moment.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +95,6 @@ class Answers:
     desc_id: int
     answers: tuple[str, ...]
     description: str
-
-
-def as_data(**values: Any) -> str:
-    """Values as a JSON object, so that captions are data and not instructions."""
-    return json.dumps(values, ensure_ascii=False)
 
 
 def body(caption: str) -> str:
@@ -167,7 +157,7 @@ class PromptedTask:
         """
         is_own = self.prompts == "own"
         text = as_data(**values) if is_own else self.template.format(**{**values, **(printed or {})})
-        content = [{"type": "text", "text": text}, *images] if images else text
+        content = [text_part(text), *images] if images else text
         asked = [{"role": "user", "content": content}]
         return [{"role": "system", "content": self.template}, *asked] if is_own else asked
 
@@ -376,3 +366,49 @@ class DynamicTask(PromptedTask):
             raise ValueError("nothing else is annotated in the video")
         original = body(row.moment.coarse_caption)
         return numbered([f"{original} {when} {body(other)}." for when, other in row.beside[:NUM_CANDIDATES]])
+
+
+@dataclass(frozen=True)
+class RewritingTask(PromptedTask):
+    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `rewriting_tasks`.
+
+    Attributes:
+        pairs: Words that the rule-based generator replaces by one another, of `lexicon`.
+    """
+
+    pairs: Sequence[tuple[str, str]] = field(repr=False)
+
+    def messages(self, row: Moment) -> list[Message]:
+        """The instructions with the listing's examples, and the caption."""
+        return self.ask(original=row.coarse_caption)
+
+    def parse(self, row: Moment, answer: str) -> Candidates | Rejection:
+        """The numbered candidates that differ from the original."""
+        return check_candidates(row, numbered_items(answer), answer)
+
+    def write(self, row: Moment) -> str:
+        """The rule-based generator's candidates.
+
+        Raises:
+            ValueError: No word of the caption is in the word lists.
+        """
+        candidates = replaced(body(row.coarse_caption), self.pairs)
+        if not candidates:
+            raise ValueError("the word lists know no word of the caption")
+        return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])
+
+
+def rewriting_tasks(prompts: PromptSet = "own") -> dict[str, RewritingTask]:
+    """The three rewritings: `positives` (listing 7), `static_negatives` (8) and `dynamic_negatives` (9).
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes the big door.", "", None)
+        >>> task = rewriting_tasks()["dynamic_negatives"]
+        >>> task.parse(moment, task.write(moment)).captions
+        ('a person opens the big door.',)
+    """
+    words = {"positives": SAME, "static_negatives": OTHER_THINGS, "dynamic_negatives": OTHER_ACTIONS}
+    return {
+        kind: RewritingTask(pairs, name=f"fig-{kind.replace('_', '-')}", prompts=prompts)
+        for kind, pairs in words.items()
+    }

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from hf_datasets.footage.files import find_videos
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError
-from hf_datasets.video.backends import PYAV_FILES
+from hf_datasets.video.backends import open_video
 
 UNLABELED = "unlabeled"
 """The label in a task of a moment that has none; what keeps it is left out."""
@@ -76,17 +76,14 @@ def read_annotations(path: Path, video_dir: Path) -> tuple[pl.DataFrame, list[Re
     videos = {file.video: file.path for file in find_videos(video_dir)[0]}
     rows, rejections = [], []
     for found in readers[path.suffix.lower()](path):
+        if isinstance(found, str):
+            rejections.append(Rejection(found, found))
+            continue
         try:
-            rows.append(_row(found, videos) if isinstance(found, _Span) else _refuse(found))
+            rows.append(_row(found, videos))
         except (ValueError, VideoError) as error:
-            place = found.place if isinstance(found, _Span) else None
-            reason = str(error) if place is None else f"{error}: {place} of {path}"
-            rejections.append(Rejection(reason, str(found), place))
+            rejections.append(Rejection(f"{error}: {found.place} of {path}", str(found), found.place))
     return pl.DataFrame(rows, schema=SCHEMA), rejections
-
-
-def _refuse(reason: str) -> Any:
-    raise ValueError(reason)
 
 
 def _row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
@@ -94,7 +91,7 @@ def _row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
         raise ValueError("annotation without a label")
     video = _find(span.video, videos)
     if span.frame_rate is None:
-        with PYAV_FILES.lend(videos[video]) as opened:
+        with open_video(videos[video]) as opened:
             rate = opened.frame_rate
     else:
         try:

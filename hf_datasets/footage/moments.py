@@ -11,7 +11,15 @@ import polars as pl
 
 from hf_datasets.footage.opensportslib import is_opensportslib, rows_of_opensportslib
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
+from hf_datasets.tables import (
+    check_columns,
+    is_empty,
+    judge,
+    read_text_table,
+    table_of_objects,
+    time_checks,
+    with_times,
+)
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 REQUIRED = ("video", "start_seconds", "end_seconds")
@@ -163,12 +171,7 @@ def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.D
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         why = f"; the first: {rejections[0].reason}" if rejections else ""
         raise ValueError(f"{path} has no moment: give a JSON list of objects with {', '.join(REQUIRED)}{why}")
-    columns = dict.fromkeys(name for row in rows for name in row)
-    texts = [
-        {name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in row.items()}
-        for row in rows
-    ]
-    return pl.DataFrame(texts, schema=dict.fromkeys(columns, pl.String)), rejections
+    return table_of_objects(path, rows), rejections
 
 
 def _typed(table: pl.DataFrame) -> pl.DataFrame:

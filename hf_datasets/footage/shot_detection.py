@@ -5,11 +5,9 @@ A detector is fed small frames a few at a time, so that a long video needs littl
 
 import importlib
 import random
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-
-ShotDetectorName = Literal["shots", "transnetv2"]
 
 
 class ShotDetector(Protocol):

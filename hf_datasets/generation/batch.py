@@ -13,9 +13,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.errors import HINTS, MalformedResponseError, rejected_option
 from hf_datasets.generation.event_loop import event_loop, result_of
 from hf_datasets.generation.openai_chat import OpenAIChat
+from hf_datasets.generation.server import HINTS, MalformedResponseError, rejected_option
 
 URL = "/v1/chat/completions"
 MAX_BYTES = 190_000_000
@@ -154,16 +154,10 @@ class OpenAIBatchChat(OpenAIChat):
         return task
 
     async def _one_settled(self, message: str) -> None:
-        """Wait until a batch that is under way has ended.
-
-        Raises:
-            GenerationStoppedError: There is none; with the message.
-        """
+        # Waits until a batch that is under way has ended; where there is none, the message ends the run.
         if not self._under_way:
             raise GenerationStoppedError(message)
-        settled = asyncio.get_running_loop().create_future()
-        self._settled.append(settled)
-        await settled
+        await self._settled.wait()
 
     def _affordable(self, requests: dict[str, Request]) -> dict[str, Request]:
         """The first requests that fit into one file and, at their highest cost, into what is left of the budget."""
@@ -308,12 +302,7 @@ class OpenAIBatchChat(OpenAIChat):
         readings: int = 1,
         **options: Any,
     ) -> Result:
-        """What `read` finds in the response to a call of the files or batches API.
-
-        Raises:
-            GenerationStoppedError: It failed for good; the message says how to fix it.
-            UnreadableError: The response could not be read, `readings` times.
-        """
+        # What `read` finds in the response to a call of the files or batches API; it is called up to `readings` times.
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(UNREADABLE),
             stop=stop_after_attempt(readings),

@@ -8,7 +8,7 @@ from huggingface_hub import try_to_load_from_cache
 from tokenizers import Tokenizer
 
 from hf_datasets.generation.chat import Answer, NoAnswerError, Request
-from hf_datasets.generation.conversation import QUOTED_CHARACTERS
+from hf_datasets.generation.generate import QUOTED_CHARACTERS
 from hf_datasets.generation.openai_chat import Sampling
 from hf_datasets.generation.prices import BYTES_PER_TOKEN, Meter, Price, message_tokens, text_tokens
 

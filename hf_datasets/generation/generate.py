@@ -10,18 +10,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from hf_datasets.generation.answer_checks import rejection_reason
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import (
-    Answer,
-    Chat,
-    GenerationStoppedError,
-    NoAnswerError,
-    Request,
-    request_key,
-)
-from hf_datasets.generation.conversation import dialogue
+from hf_datasets.generation.chat import Answer, Chat, GenerationStoppedError, NoAnswerError, Request, request_key
 from hf_datasets.generation.event_loop import SIGNAL_SECONDS, event_loop, result_of
-from hf_datasets.generation.task import Task
+from hf_datasets.generation.task import Message, Task
 from hf_datasets.records import Rejection
 
 Row = TypeVar("Row")
@@ -36,6 +29,8 @@ RESENDS = 3
 """How often a request without an answer is sent in another batch."""
 GRACE_SECONDS = 3.0
 """How long an interrupted run waits for the answers to requests already sent, which are charged."""
+QUOTED_CHARACTERS = 2_000
+"""How much of a rejected answer is quoted to the model that wrote it."""
 
 
 @runtime_checkable
@@ -96,6 +91,44 @@ def generate(
     return _generate_in_batches(task, rows, chat, cache, max_answers)
 
 
+def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[Request, Answer, Record | Rejection]:
+    """The requests about one row, as a generator that is sent the answers and returns the outcome.
+
+    It does no input or output, so a live run, a batch and a dry run all use it.
+
+    Yields:
+        The next request; expects its answer.
+
+    Returns:
+        The record, or the rejection of the last answer.
+    """
+    messages = task.messages(row)
+    outcome: Record | Rejection = Rejection("no answer was allowed", "")
+    for _ in range(max_answers):
+        answer = yield Request(task, row, messages)
+        outcome = judge(task, row, messages, answer)
+        if not isinstance(outcome, Rejection):
+            break
+        again = f"That answer cannot be used: {outcome.reason}. Answer again, in the form asked for."
+        messages = [
+            *messages,
+            {"role": "assistant", "content": answer.text[:QUOTED_CHARACTERS] or "(nothing)"},
+            {"role": "user", "content": again},
+        ]
+    return outcome
+
+
+def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
+    """The record in an answer, or the rejection with the reason and the raw answer."""
+    reason = rejection_reason(messages, answer)
+    if reason:
+        return Rejection(reason, answer.text)
+    try:
+        return task.parse(row, answer.text)
+    except Exception as error:
+        return Rejection(f"the parser of {task.name} failed: {type(error).__name__}", answer.text)
+
+
 def _generate_live(
     task: Task[Any, Any], rows: Iterable[Any], chat: Chat, cache: AnswerCache | None, max_answers: int
 ) -> Iterator[Any]:
@@ -124,11 +157,7 @@ def _generate_live(
 def _open_rows(
     task: Task[Any, Any], rows: Iterable[Any], max_answers: int
 ) -> Generator[tuple[Steps, Request | Rejection]]:
-    """Make the first requests of rows, some ahead in threads.
-
-    Yields:
-        The steps of each row and its first request, in the order of the rows.
-    """
+    # The steps of each row and its first request, in the order of the rows, some made ahead in threads.
     ahead: deque[tuple[Steps, Future[Any]]] = deque()
     readers = ThreadPoolExecutor(READERS, "generation-rows")
     try:
@@ -170,18 +199,15 @@ def _key_of(row: Any) -> str:
 
 def _with_keys(outcome: Any, request: Request, chat: Chat) -> Any:
     """The outcome; a rejection gets the keys of its row and request."""
-    return _rejection_with_keys(outcome, request, chat) if isinstance(outcome, Rejection) else outcome
+    if not isinstance(outcome, Rejection):
+        return outcome
+    return dataclasses.replace(outcome, key=outcome.key or _key_of(request.row), request=request_key(request, chat))
 
 
-def _rejection_with_keys(rejection: Rejection, request: Request, chat: Chat) -> Rejection:
-    row_key = rejection.key or _key_of(request.row)
-    return dataclasses.replace(rejection, key=row_key, request=request_key(request, chat))
-
-
-def _unanswered(missing: NoAnswerError, request: Request, chat: Chat, last: str = "") -> Rejection:
+def _unanswered(missing: NoAnswerError, request: Request, chat: Chat, last: str) -> Any:
     """The rejection of a row without an answer, with the last answer as `raw` if there was one."""
     chat.meter.unanswered += missing.passing
-    return _rejection_with_keys(Rejection(missing.reason, missing.raw or last), request, chat)
+    return _with_keys(Rejection(missing.reason, missing.raw or last), request, chat)
 
 
 async def _settle(steps: Steps, request: Request, chat: Chat, cache: AnswerCache | None) -> Any:
@@ -280,14 +306,7 @@ class _Group:
         self.send(chat, cache)
 
     def outcomes(self, chat: BatchChat) -> Iterator[Any]:
-        """The end of the group.
-
-        Yields:
-            The outcomes in order.
-
-        Raises:
-            GenerationStoppedError: The batches stopped; the outcomes before the first open row were yielded.
-        """
+        # In order; where the batches stopped, those before the first open row, and then the reason is raised.
         for opened in self.rows:
             if opened.request and self.stopped:
                 raise self.stopped
@@ -300,11 +319,7 @@ class _Group:
 def _generate_in_batches(
     task: Task[Any, Any], rows: Iterable[Any], chat: BatchChat, cache: AnswerCache, max_answers: int
 ) -> Iterator[Any]:
-    """Let several groups of rows wait for their batches at the same time.
-
-    Yields:
-        The outcomes in the order of the rows.
-    """
+    # Several groups of rows wait for their batches at the same time; the outcomes are in the order of the rows.
     chat.recover(cache)
     groups: deque[_Group] = deque()
     opened = _open_rows(task, rows, max_answers)
@@ -336,13 +351,12 @@ def _first_done(groups: deque[_Group], chat: BatchChat, cache: AnswerCache) -> _
 
 
 def _groups(
-    opened: Iterable[tuple[Steps, Request | Rejection]], task: Task[Any, Any], chat: BatchChat, cache: AnswerCache
+    opened: Iterable[tuple[Steps, Request | Rejection]],
+    task: Task[Any, Any],
+    chat: BatchChat,
+    cache: AnswerCache,
 ) -> Iterator[_Group]:
-    """Take as many rows together as one batch has room for.
-
-    Yields:
-        Groups of rows, each row as far as the cache answers it.
-    """
+    # As many rows together as one batch has room for, each row as far as the cache answers it.
     group, num_bytes = _Group(), 0
     for steps, first in opened:
         row = _Open(steps)

@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import weakref
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,18 +18,19 @@ from tenacity.wait import wait_random_exponential
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.completions import read_completion
-from hf_datasets.generation.errors import (
+from hf_datasets.generation.event_loop import event_loop
+from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
+from hf_datasets.generation.server import (
+    BoundedClient,
     MalformedResponseError,
+    ResponseTooLongError,
     hint_for,
     is_transient,
     may_be_charged,
+    read_completion,
     rejected_option,
     retry_after_seconds,
 )
-from hf_datasets.generation.event_loop import event_loop
-from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
-from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class OpenAIChat:
         self._failures = 0
         self._under_way = 0
         self._reserved_usd = 0.0
-        self._settled: deque[asyncio.Future[None]] = deque()
+        self._settled = asyncio.Event()
         self._budget: tuple[AnswerCache, str] | None = None
         self._spender = secrets.token_hex(16)
 
@@ -339,9 +339,7 @@ class OpenAIChat:
                 raise self._stopped
             if not self._under_way:
                 self._stop(self.used_up(usd))
-            settled = asyncio.get_running_loop().create_future()
-            self._settled.append(settled)
-            await settled
+            await self._settled.wait()
         if limit is not None:
             self.note_spending(self._reserved_usd + usd)
         self._under_way += 1
@@ -351,10 +349,8 @@ class OpenAIChat:
     def _release(self, usd: float) -> None:
         self._under_way -= 1
         self._reserved_usd = self._reserved_usd - usd if self._under_way else 0.0
-        while self._settled:
-            settled = self._settled.popleft()
-            if not settled.done():
-                settled.set_result(None)
+        self._settled.set()
+        self._settled.clear()  # those who waited go on, and who waits from here on waits for the next one
         if not self._under_way and self._limits.max_usd is not None:
             self.note_spending()
 

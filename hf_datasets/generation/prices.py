@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, text_part
 
 BYTES_PER_TOKEN = 4
 """UTF-8 bytes per token, the usual rule for English; captions have 4.2 to 4.6, so this overestimates the cost."""
@@ -39,9 +39,7 @@ class Price:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(
-        files("hf_datasets.generation").joinpath("prices.json").read_text(encoding="utf-8")
-    )
+    table: dict[str, Any] = json.loads(Path(__file__).with_name("prices.json").read_text(encoding="utf-8"))
     return table
 
 
@@ -118,7 +116,7 @@ def message_tokens(
     total = 0
     for message in messages:
         content = message["content"]
-        parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts: list[dict[str, Any]] = [text_part(content)] if isinstance(content, str) else content
         total += MESSAGE_TOKENS
         for part in parts:
             if part["type"] == "image_url":

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.repair import without_fence
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, text_part
 from hf_datasets.records import Rejection
 
 Parts = Sequence[dict[str, Any]]
@@ -107,8 +107,3 @@ def question(text: str | None, *, has_clip: bool) -> str:
     if text is None:
         return "How well does the moment show the same as the query clip?"
     return f"What is looked for: what the query clip shows, but: {text}\nHow well does the moment fit?"
-
-
-def text_part(text: str) -> dict[str, Any]:
-    """A text as a content part."""
-    return {"type": "text", "text": text}

@@ -15,6 +15,11 @@ Message = dict[str, Any]
 """One chat message in the OpenAI form: `role`, and `content` as text or as a list of content parts."""
 
 
+def text_part(text: str) -> dict[str, Any]:
+    """A text as a content part of a message."""
+    return {"type": "text", "text": text}
+
+
 @runtime_checkable
 class Task(Protocol[Row, Record]):
     """One step in which a chat model or the rule-based generator turns a row into a record."""

@@ -12,10 +12,7 @@ import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 
 from hf_datasets.miniature.motion import BAR_HEIGHT, PLATFORM_DROP, TABLE_HEIGHT, Motion, perform
-from hf_datasets.miniature.scene import HALLS as HALLS
-from hf_datasets.miniature.scene import SOCKS as SOCKS
-from hf_datasets.miniature.scene import Bystander, Color, Passer
-from hf_datasets.miniature.scene import Scene as Scene
+from hf_datasets.miniature.scene import HALLS, SOCKS, Bystander, Color, Passer, Scene
 from hf_datasets.miniature.skeleton import J
 
 Point = tuple[float, float, float]

@@ -1,7 +1,7 @@
 """The athlete's skeleton: joint angles to 3-D joints, and the poses that the motions are made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -79,10 +79,7 @@ class Body:
     def sample(cls, generator: np.random.Generator, spread: float = 0.05) -> "Body":
         """A body whose lengths vary log-normally by `spread`."""
         factors = np.exp(generator.normal(0, spread, 7))
-        return cls(*(factor * length for factor, length in zip(factors, _AVERAGE, strict=True)))
-
-
-_AVERAGE = (0.25, 0.25, 0.17, 0.17, 0.30, 0.085, 0.05)
+        return cls(*(factor * length for factor, length in zip(factors, astuple(cls()), strict=True)))
 
 
 def swap_sides(poses: np.ndarray) -> np.ndarray:

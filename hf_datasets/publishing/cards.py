@@ -19,9 +19,9 @@ from datasets.info import DatasetInfosDict
 from datasets.splits import SplitDict
 from huggingface_hub import DatasetCard
 
+from hf_datasets.builders import RENDERED, summarise
 from hf_datasets.publishing.shards import WrittenSplit
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RENDERED, summarise
 
 COUNTS_START = "<!-- counts: filled in by hf_datasets.publish -->"
 COUNTS_END = "<!-- end of counts -->"
@@ -129,7 +129,10 @@ def card_text(
     body = _on_the_hub(body, names, about)
     if about.title:
         body = re.sub(r"(?m)^# [^:\n]*", lambda _: f"# {about.title}", body, count=1)
-    added = {**(sections or {}), **_citation(about)}
+    added = dict(sections or {})
+    if about.citation:
+        where = f"The paper and its data: <{about.homepage}>\n\n" if about.homepage else ""
+        added["Citation"] = f"{where}```bibtex\n{about.citation}\n```"
     body += "".join(f"\n## {heading}\n\n{text}\n" for heading, text in added.items())
     body = re.sub(r"\n{3,}", "\n\n", body)
     _fill_header(card.data, splits, names, about)
@@ -234,13 +237,6 @@ def _on_the_hub(body: str, names: Sequence[str], about: About) -> str:
         body = NEIGHBOR.sub(about.repo_id.partition("/")[0], body)
     origin = names[0].partition("-")[0] if names else "mini"
     return MINIATURE_CALL.sub(lambda call: f'{call[1]}"{origin}', body)
-
-
-def _citation(about: About) -> dict[str, str]:
-    if not about.citation:
-        return {}
-    where = f"The paper and its data: <{about.homepage}>\n\n" if about.homepage else ""
-    return {"Citation": f"{where}```bibtex\n{about.citation}\n```"}
 
 
 def _fill_header(data: Any, splits: Splits, names: Sequence[str], about: About) -> None:

@@ -143,27 +143,22 @@ def required_libraries(files: Iterable[Path]) -> list[str]:
 
 
 def _instructions(code: GenerationCode) -> str:
-    default = next(iter(code.configurations))
-    needs = ""
-    if code.miniature is None:
-        needs = " --data_dir FOLDER"
-    lines = [
-        "`generation/` holds the code that made the rows, its tables, prompts and parameters (seeds, counts). In a "
-        "clone of this repository, Python 3.11 or later and public libraries are enough:",
-        "",
-        "```bash",
-        "pip install -r generation/requirements.txt",
-        f"python generation/rebuild.py --output_dir rebuilt --check{needs}",
-        "```",
-        "",
-        f"makes `{default}` again and compares it, row for row, with the Parquet files of this repository; "
-        "`--configs NAME ...` takes other configurations.",
-    ]
+    needs = " --data_dir FOLDER"
+    more = "`FOLDER` holds the annotations, or the texts that a model wrote, from which the rows were made."
     if code.miniature is not None:
-        lines[-1] += (
-            " The videos are drawn before, into the cache of `datasets`. Another version of the encoder gives other "
+        needs = ""
+        more = (
+            "The videos are drawn before, into the cache of `datasets`. Another version of the encoder gives other "
             "bytes for the same pictures, so bytes of videos are counted, not required to be equal."
         )
-    else:
-        lines[-1] += " `FOLDER` holds the annotations, or the texts that a model wrote, from which the rows were made."
-    return "\n".join(lines)
+    return f"""\
+`generation/` holds the code that made the rows, its tables, prompts and parameters (seeds, counts). In a clone of \
+this repository, Python 3.11 or later and public libraries are enough:
+
+```bash
+pip install -r generation/requirements.txt
+python generation/rebuild.py --output_dir rebuilt --check{needs}
+```
+
+makes `{next(iter(code.configurations))}` again and compares it, row for row, with the Parquet files of this \
+repository; `--configs NAME ...` takes other configurations. {more}"""

@@ -10,9 +10,9 @@ from typing import Any
 
 import datasets.load
 
+from hf_datasets.builders import RegisteredBuilder, registered_module
 from hf_datasets.drafts import draft_of
 from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media, split_files, tables_in, write_split
-from hf_datasets.registration import RegisteredBuilder, registered_module
 
 
 def open_builder(

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from hf_datasets.builders import REJECTIONS_FILE, RENDERED, RegisteredBuilder
 from hf_datasets.publish import write_folder
 from hf_datasets.publishing.cards import About
 from hf_datasets.publishing.generation_code import PACKAGE, GenerationCode
 from hf_datasets.publishing.rebuilding import open_builder, prepared_splits
 from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, RENDERED, RegisteredBuilder
 from hf_datasets.registry import BUILDERS, TITLES
 
 MINIATURE = "mini"
@@ -87,7 +87,10 @@ def write_registered(
         citation=first.info.citation,
         homepage=first.info.homepage,
     )
-    parameters = {config: _parameters(builder) for config, builder in builders.items()}
+    parameters = {
+        config: {key: value for key, value in dataclasses.asdict(builder.config).items() if key not in NOT_PARAMETERS}
+        for config, builder in builders.items()
+    }
     code = GenerationCode(name, parameters, miniature)
     wing = BUILDERS[name].split(".")[:2]
     return write_folder(
@@ -109,11 +112,7 @@ def _open(
     video_dir: str | os.PathLike[str] | None,
     videos: bool,
 ) -> dict[str, RegisteredBuilder]:
-    """The builders of the wanted configurations, those with videos only where they are asked for.
-
-    Raises:
-        ValueError: One with videos is named, but videos are not asked for.
-    """
+    # The builders of the wanted configurations, those with videos only where they are asked for.
     if configs is None:
         default = open_builder(name, MINIATURE, data_dir=data_dir)
         names = [config for config in default.builder_configs if config.partition("-")[0] == MINIATURE]
@@ -132,17 +131,8 @@ def _open(
     return {config: builder for config, builder in opened.items() if videos or config not in with_videos}
 
 
-def _parameters(builder: RegisteredBuilder) -> dict[str, Any]:
-    values = dataclasses.asdict(builder.config)
-    return {key: value for key, value in values.items() if key not in NOT_PARAMETERS}
-
-
 def _plan(miniature: Path) -> dict[str, Any]:
-    """How a miniature was rendered, as it says itself.
-
-    Raises:
-        FileNotFoundError: It does not say it.
-    """
+    # How a miniature was rendered, as it says itself.
     from hf_datasets.miniature.render import PLAN_FILE  # imports the renderer
 
     path = miniature / PLAN_FILE

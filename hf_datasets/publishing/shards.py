@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from datasets import Features
 from datasets.arrow_writer import ParquetWriter
 from datasets.features.features import require_storage_embed
 from datasets.table import embed_table_storage
+
+from hf_datasets.class_labels import with_names
+from hf_datasets.long_videos import SPLITS
+from hf_datasets.sharding import Shards, even_spans
 
 MACHINE_COLUMNS = ("video",)
 """Columns of paths, which mean nothing on another machine; they are published empty."""
@@ -29,15 +34,7 @@ GROUP_BYTES = 64 * 10**6
 
 @dataclass(frozen=True)
 class WrittenSplit:
-    """What a split came to.
-
-    Attributes:
-        num_rows: Its rows.
-        num_bytes: Its size in memory.
-        download_size: Its size in files.
-        num_shards: Its files; 0 where it has no row.
-        features: Its columns, None where it has no row.
-    """
+    """What a split came to: its size in memory and in files; without rows it has no file and no features."""
 
     num_rows: int = 0
     num_bytes: int = 0
@@ -119,6 +116,50 @@ def split_files(folder: Path, config: str, split: str = "*") -> list[Path]:
     return sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
 
 
+def published_tables(folder: Path, schema: pa.Schema) -> dict[str, Shards]:
+    """The splits of a configuration that `write_split` wrote, to be opened by the builder that made them.
+
+    Args:
+        folder: Of the configuration.
+        schema: The columns to read, those of a `ClassLabel` as names.
+
+    Returns:
+        Split -> its tables, in the usual order; splits without rows are left out, which `datasets` cannot open. Empty
+        where the folder is not there.
+
+    Raises:
+        ValueError: A file lacks a column or is not a Parquet file.
+    """
+    groups: dict[str, list[tuple[Path, int]]] = {}
+    for path in sorted(folder.glob("[!.]*-*.parquet")):
+        try:
+            metadata = pq.read_metadata(path)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
+        names = metadata.schema.to_arrow_schema().names
+        if missing := [name for name in schema.names if name not in names]:
+            raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(names)}")
+        own = groups.setdefault(path.name.partition("-")[0], [])
+        own += [(path, group) for group in range(metadata.num_row_groups) if metadata.num_rows]
+    usual = sorted(groups, key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
+    return {
+        split: Shards(
+            [
+                partial(_published, groups[split][start:stop], schema)
+                for start, stop in even_spans(len(groups[split]), least=1)
+            ]
+        )
+        for split in usual
+        if groups[split]
+    }
+
+
+def _published(groups: Iterable[tuple[Path, int]], schema: pa.Schema) -> Iterator[pa.Table]:
+    for path, group in groups:
+        for batch in pq.ParquetFile(path).iter_batches(row_groups=[group], columns=schema.names):
+            yield with_names(pa.Table.from_batches([batch])).select(schema.names).cast(schema)
+
+
 def tables_in(files: Iterable[Path]) -> Iterator[pa.Table]:
     """Read Parquet files.
 
@@ -133,11 +174,7 @@ def tables_in(files: Iterable[Path]) -> Iterator[pa.Table]:
 
 
 def _embedded(table: pa.Table) -> Iterator[pa.Table]:
-    """Put the media inside.
-
-    Yields:
-        Tables of up to `MEDIA_ROWS` rows and about `GROUP_BYTES`.
-    """
+    # With the media inside, in tables of up to `MEDIA_ROWS` rows and about `GROUP_BYTES`.
     rows: list[pa.Table] = []
     for number in range(len(table)):
         rows.append(embed_table_storage(table.slice(number, 1), remote_files=False))

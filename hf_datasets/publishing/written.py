@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Features
 
+from hf_datasets.builders import REJECTIONS_FILE
 from hf_datasets.drafts import draft_of
 from hf_datasets.publish import check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, PARAMETERS_FILE
 from hf_datasets.publishing.shards import has_media, split_files, tables_in
-from hf_datasets.registration import REJECTIONS_FILE
 
 FACT = re.compile(r"(?m)^\* (?!without rows, so not loadable: )([^:\n]+): (.*)$")
 DESCRIBED = re.compile(r"(?m)^\| `([^`|]+)`(?: \(default\))? \| [\d,]+ \| (.*) \|$")
@@ -65,8 +65,11 @@ def rewrite_folder(
     if links:  # they would publish what they lead to
         raise ValueError(f"{links[0]} is a link; copy {source} with its files (`cp -rL`) and publish the copy")
     with draft_of(folder) as draft:
-        about = About(repo_id=repo_id, license=license, descriptions=_descriptions(card.text))
-        write_folder(rows, draft, card=source / "README.md", provenance=_facts(card.text), about=about)
+        descriptions = {name: _plain(what) for name, what in DESCRIBED.findall(card.text)}
+        counts = card.text.partition(COUNTS_START)[2].partition(COUNTS_END)[0]
+        facts = {_plain(key): _plain(value) for key, value in FACT.findall(counts)}
+        about = About(repo_id=repo_id, license=license, descriptions=descriptions)
+        write_folder(rows, draft, card=source / "README.md", provenance=facts, about=about)
         for name in copied:
             if (source / name).is_dir():
                 shutil.copytree(source / name, draft / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -79,15 +82,19 @@ def rewrite_folder(
 def _chosen(
     source: Path, found: dict[str, list[str]], configs: Sequence[str] | None, videos: bool, license: str | None
 ) -> list[str]:
-    """The configurations that go along.
-
-    Raises:
-        ValueError: One of them is not there, or holds videos that are not asked for or not allowed.
-    """
+    # The configurations that go along.
     unknown = sorted(set(configs or ()) - found.keys())
     if unknown:
         raise ValueError(f"{source} holds no configuration {', '.join(unknown)}; it has {', '.join(found)}")
-    with_videos = {name for name, splits in found.items() if _holds_media(source, name, splits[0])}
+    with_videos = set()
+    for name, splits in found.items():
+        path = split_files(source, name, splits[0])[0]
+        try:
+            schema = pq.read_schema(path)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
+        if has_media(Features.from_arrow_schema(schema)):
+            with_videos.add(name)
     refused = with_videos & set(configs or ())
     if refused and not videos:
         raise ValueError(
@@ -102,11 +109,7 @@ def _chosen(
 
 
 def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
-    """Configuration -> its splits, as the card's header names them and files hold them.
-
-    Raises:
-        ValueError: The header names none, or one that is not there.
-    """
+    # Configuration -> its splits, as the card's header names them and files hold them.
     try:
         found = {
             str(config["config_name"]): [str(files["split"]) for files in config["data_files"]]
@@ -127,11 +130,7 @@ def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
 
 
 def _choose_parameters(path: Path, names: Sequence[str]) -> None:
-    """Leave out the parameters of configurations that do not go along, so that the code rebuilds what is there.
-
-    Raises:
-        ValueError: The file is not there or not as it was written.
-    """
+    # Without those of configurations that do not go along, so that the code rebuilds what is there.
     try:
         code = json.loads(path.read_text(encoding="utf-8"))
         code["configurations"] = {name: code["configurations"][name] for name in names}
@@ -143,24 +142,6 @@ def _choose_parameters(path: Path, names: Sequence[str]) -> None:
     path.write_text(json.dumps(code, indent=2) + "\n", encoding="utf-8")
 
 
-def _holds_media(source: Path, name: str, split: str) -> bool:
-    path = split_files(source, name, split)[0]
-    try:
-        return has_media(Features.from_arrow_schema(pq.read_schema(path)))
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-
-
-def _facts(text: str) -> dict[str, object]:
-    """The facts between the marks of a card, as they were before they were written into it."""
-    block = text.partition(COUNTS_START)[2].partition(COUNTS_END)[0]
-    return {_plain(key): _plain(value) for key, value in FACT.findall(block)}
-
-
-def _descriptions(text: str) -> dict[str, str]:
-    """The descriptions in a card's table of configurations."""
-    return {name: _plain(what) for name, what in DESCRIBED.findall(text)}
-
-
 def _plain(text: str) -> str:
+    """What `cards.one_line` made a line of."""
     return html.unescape(re.sub(r"\\([\\`*\[\]|~_])", r"\1", text))

@@ -6,34 +6,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import identifier, number
+from hf_datasets.sources.values import checked, identifier, lines_of, number
 
 LINE = re.compile(r"(?P<video>\S+) (?P<start>-?[\d.]+) (?P<end>-?[\d.]+)##(?P<sentence>.*)")
 
 
-def read_charades_sta(
-    path: str | Path, durations: Mapping[str, float], *, first_id: int = 0
-) -> Iterator[Moment | Rejection]:
+def read_charades_sta(path: str | Path, durations: Mapping[str, float]) -> Iterator[Moment | Rejection]:
     """Read `charades_sta_train.txt` or `charades_sta_test.txt`.
 
     Args:
         path: The annotation file.
         durations: Seconds by video id, see `read_durations`.
-        first_id: The `desc_id` of the first line; the others count on.
 
     Yields:
-        The moments in the order of the file, without a fine caption, or a rejection for each unusable line.
+        The moments in the order of the file, without a fine caption and with the number of the line, from 0, as
+        `desc_id`; or a rejection for each unusable line.
 
     Raises:
         ValueError: The file is not UTF-8.
     """
-    try:
-        with Path(path).open(encoding="utf-8-sig") as lines:
-            for place, line in enumerate(lines):
-                if line.strip():
-                    yield _moment(line.strip(), durations, first_id + place, f"{Path(path).name}:{place + 1}")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
+    for place, line in lines_of(path):
+        yield _moment(line.strip(), durations, place - 1, f"{Path(path).name}:{place}")
 
 
 def read_durations(path: str | Path) -> dict[str, float]:
@@ -69,11 +62,7 @@ def read_durations(path: str | Path) -> dict[str, float]:
 
 
 def _parsed(rows: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The rows of a csv reader.
-
-    Yields:
-        Each row, an empty one where the reader fails, for instance at a field of more than 128 KiB.
-    """
+    # An empty row where the reader fails, for instance at a field of more than 128 KiB.
     while True:
         try:
             yield next(rows)
@@ -93,8 +82,5 @@ def _moment(line: str, durations: Mapping[str, float], desc_id: int, key: str) -
         return Rejection(f"unreadable times: {error}: {key}", line, key)
     if found["video"] not in durations:
         return Rejection(f"no duration is known of the video: {key}", line, key)
-    if not found["sentence"].strip():
-        return Rejection(f"empty caption: {key}", line, key)
-    if not 0 <= start < end:
-        return Rejection(f"the moment does not end after it starts: {key}", line, key)
-    return Moment(desc_id, found["video"], durations[found["video"]], start, end, found["sentence"].strip(), "", None)
+    duration, caption = durations[found["video"]], found["sentence"].strip()
+    return checked(Moment(desc_id, found["video"], duration, start, end, caption, "", None), line, key)

@@ -1,27 +1,25 @@
 """DiDeMo: descriptions whose times several annotators gave as inclusive numbers of 5-second segments."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import identifier, list_of, load_json, raw_of, text, whole
+from hf_datasets.sources.values import checked, identifier, list_of, load_json, raw_of, text, whole
 
 SEGMENT_SECONDS = 5.0
 VIDEO_SUFFIXES = frozenset({".avi", ".mov", ".mp4", ".mpg", ".3gp", ".wmv", ".m4v", ".mts", ".m2ts", ".mpeg"})
 
 
-def read_didemo(path: str | Path, durations: Mapping[str, float] | None = None) -> Iterator[Moment | Rejection]:
+def read_didemo(path: str | Path) -> Iterator[Moment | Rejection]:
     """Read `train_data.json`, `val_data.json` or `test_data.json`.
 
     Of the annotators' intervals the most frequent one is taken, the first of those that are equally frequent;
-    `[a, b]` becomes `[5 a, 5 (b + 1))` seconds.
+    `[a, b]` becomes `[5 a, 5 (b + 1))` seconds. For the duration of a video stand its segments, at most 30 s.
 
     Args:
         path: The annotation file.
-        durations: Seconds by video id without its extension; where a video is not in it, the annotated segments
-            (at most 30 s) stand for the duration.
 
     Yields:
         The moments in the order of the file, without a fine caption, or a rejection for each unusable entry.
@@ -33,10 +31,10 @@ def read_didemo(path: str | Path, durations: Mapping[str, float] | None = None) 
     if not isinstance(entries, list):
         raise ValueError(f"{path} holds no list of descriptions, but {type(entries).__name__}")
     for number, entry in enumerate(entries):
-        yield _moment(entry, durations or {}, f"{Path(path).name}[{number}]")
+        yield _moment(entry, f"{Path(path).name}[{number}]")
 
 
-def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Rejection:
+def _moment(entry: Any, key: str) -> Moment | Rejection:
     raw = raw_of(entry)
     try:
         intervals = (map(whole, list_of(pair)) for pair in list_of(entry["times"]))
@@ -45,15 +43,6 @@ def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Re
         desc_id, segments = whole(entry["annotation_id"]), whole(entry["num_segments"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         return Rejection(f"unreadable entry: {type(error).__name__}: {error}: {key}", raw, key)
-    if not name.strip():
-        return Rejection(f"empty video id: {key}", raw, key)
-    if not caption:
-        return Rejection(f"empty caption: {key}", raw, key)
-    if not 0 <= first <= last:
-        return Rejection(f"the moment does not end after it starts: {key}", raw, key)
     stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
-    duration = durations.get(stem, segments * SEGMENT_SECONDS)
-    if not duration > 0:
-        return Rejection(f"the video's duration is no positive number: {key}", raw, key)
     span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
-    return Moment(desc_id, stem, duration, *span, caption, "", None)
+    return checked(Moment(desc_id, stem, segments * SEGMENT_SECONDS, *span, caption, "", None), raw, key)

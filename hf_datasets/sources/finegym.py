@@ -220,8 +220,13 @@ def _segments(path: Path) -> Iterator[tuple[str, str, float, float] | Rejection]
 def _segment(
     video_id: str, name: str, event: Mapping[str, Any], segment: Any, path: Path
 ) -> tuple[str, str, float, float] | Rejection:
+    # From the start of the first stage to the end of the last one, in seconds of the long video.
     try:
-        start, end = _absolute_span(event, segment)
+        event_start, event_end = map(number, event["timestamps"][0])
+        stages = segment["timestamps"]
+        start, end = event_start + number(stages[0][0]), event_start + number(stages[-1][1])
+        if not event_start <= start < end <= event_end + SPAN_TOLERANCE_SECONDS:
+            raise ValueError(f"stages {shorten(stages)} do not lie in their event of {event_end - event_start:.2f} s")
         return clip_id(name), video_id, start, end
     except (KeyError, TypeError, IndexError, ValueError) as error:
         return Rejection(f"unusable span: {name} of {path.name}: {error}", raw_of(segment), name)
@@ -229,13 +234,3 @@ def _segment(
 
 def _no_object(what: str, name: str, value: Any, path: Path) -> Rejection:
     return Rejection(f"no object of {what}: {name} of {path.name} has {shorten(value)}", raw_of(value), name)
-
-
-def _absolute_span(event: Mapping[str, Any], segment: Mapping[str, Any]) -> tuple[float, float]:
-    # From the start of the first stage to the end of the last one, in seconds of the long video.
-    event_start, event_end = map(number, event["timestamps"][0])
-    stages = segment["timestamps"]
-    start, end = event_start + number(stages[0][0]), event_start + number(stages[-1][1])
-    if not event_start <= start < end <= event_end + SPAN_TOLERANCE_SECONDS:
-        raise ValueError(f"stages {shorten(stages)} do not lie in their event of {event_end - event_start:.2f} s")
-    return start, end

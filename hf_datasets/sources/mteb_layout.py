@@ -37,6 +37,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 ROWS_AT_ONCE = 16
 """Rows read at once: a row may hold a video."""
 QUERY_ID, CORPUS_ID, SCORE = "query-id", "corpus-id", "score"
+SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,9 @@ def read_mteb_layout(
     extract_to: str | os.PathLike[str],
     video_dir: str | os.PathLike[str] | None = None,
     subset: str | None = None,
-    split: str = "test",
     columns: Mapping[str, str] | None = None,
 ) -> Benchmark:
-    """Read a composed benchmark.
+    """Read a composed benchmark: of each part the split `test`, or the only one.
 
     Args:
         folder: See the module.
@@ -83,7 +83,6 @@ def read_mteb_layout(
         video_dir: Folder in which other videos are looked up by name; None looks for none.
         subset: What stands before the names of the parts, such as "tv2v"; None: nothing, or the only one whose queries
             have videos.
-        split: The split; a part with only one split gives that one.
         columns: Name of a column in the files -> `id`, `video`, `text`, `start_seconds`, `end_seconds`, `query-id`,
             `corpus-id` or `score`, where they are called something else.
 
@@ -93,7 +92,7 @@ def read_mteb_layout(
     """
     root = Path(folder).expanduser()
     renames = {"_id": "id", **(columns or {})}
-    files = {part: _files(root, part, subset, split, renames) for part in PARTS}
+    files = {part: _files(root, part, subset, renames) for part in PARTS}
     reader = _VideoReader(VideoStore(video_dir) if video_dir else None, Path(extract_to))
     found = Benchmark()
     _read_documents(found, files["corpus"], renames, reader)
@@ -176,22 +175,21 @@ def _read_judgements(found: Benchmark, files: list[Path], renames: Mapping[str, 
             found.relevant[query].append(document)
 
 
-def _files(root: Path, part: str, subset: str | None, split: str, renames: Mapping[str, str]) -> list[Path]:
+def _files(root: Path, part: str, subset: str | None, renames: Mapping[str, str]) -> list[Path]:
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is not a folder; give the one that holds corpus, queries and qrels")
-    prefixes = [f"{subset}-"] if subset else [""]
-    names = [f"{prefix}{name}" for prefix in prefixes for name in PARTS[part]]
+    names = [f"{subset}-{name}" if subset else name for name in PARTS[part]]
     if part == "corpus" and subset:
         names.append("corpus")  # which several benchmarks of a folder may share
     declared = _declared(root)
     for name in names:
-        if found := _files_of(root, name, split, declared):
+        if found := _files_of(root, name, declared):
             return found
     if not subset and part != "corpus":
         others = _subsets(root, declared)
-        composed = [one for one in others if _has_videos(root, one, split, declared, renames)]
+        composed = [one for one in others if _has_videos(root, one, declared, renames)]
         if len(composed) == 1:
-            return _files(root, part, composed[0], split, renames)
+            return _files(root, part, composed[0], renames)
         if others:
             which = f"several with videos: {', '.join(composed)}" if composed else f"no videos in {', '.join(others)}"
             raise ValueError(f"{root}: its queries are of several benchmarks, {which}; name one as subset")
@@ -206,8 +204,8 @@ def _subsets(root: Path, declared: Mapping[str, Any]) -> list[str]:
     return sorted({match[1] for name in known if (match := re.fullmatch(r"(.+)-quer(?:ies|y)", name))})
 
 
-def _has_videos(root: Path, subset: str, split: str, declared: Mapping[str, Any], renames: Mapping[str, str]) -> bool:
-    files = [path for name in PARTS["queries"] for path in _files_of(root, f"{subset}-{name}", split, declared)]
+def _has_videos(root: Path, subset: str, declared: Mapping[str, Any], renames: Mapping[str, str]) -> bool:
+    files = [path for name in PARTS["queries"] for path in _files_of(root, f"{subset}-{name}", declared)]
     return bool(files) and "video" in {renames.get(name, name) for name in _column_names(files[0])}
 
 
@@ -228,18 +226,18 @@ def _declared(root: Path) -> dict[str, Any]:
     }
 
 
-def _files_of(root: Path, name: str, split: str, declared: Mapping[str, Any]) -> list[Path]:
-    patterns = _patterns(declared.get(name), split)
+def _files_of(root: Path, name: str, declared: Mapping[str, Any]) -> list[Path]:
+    patterns = _patterns(declared.get(name))
     for pattern in patterns:
         if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ValueError(f"{root}/README.md names {pattern!r} outside the folder; it must name files inside")
     if patterns:
         return sorted({path for pattern in patterns for path in _tables(root, pattern)})
-    for place in (f"{name}/{split}", f"{name}/{split}-*", f"data/{name}/{split}*", f"data/{name}-*", name, f"{name}/*"):
+    for place in (f"{name}/{SPLIT}", f"{name}/{SPLIT}-*", f"data/{name}/{SPLIT}*", f"data/{name}-*", name, f"{name}/*"):
         found = [path for suffix in SUFFIXES for path in _tables(root, place + suffix)]
         splits = {path.stem.partition("-")[0] for path in found if place.endswith("/*")}
         if len(splits) > 1:
-            raise ValueError(f"{root / name} has the splits {', '.join(sorted(splits))} and no {split!r}; keep one")
+            raise ValueError(f"{root / name} has the splits {', '.join(sorted(splits))} and no {SPLIT!r}; keep one")
         if found:
             return sorted(found)
     return []
@@ -249,7 +247,7 @@ def _tables(root: Path, pattern: str) -> list[Path]:
     return [path for path in root.glob(pattern) if path.is_file() and path.suffix in SUFFIXES]
 
 
-def _patterns(data_files: Any, split: str) -> list[str]:
+def _patterns(data_files: Any) -> list[str]:
     """Of one configuration's data files, in any form that a dataset card allows, those of the split or the only one."""
     if isinstance(data_files, str):
         return [data_files]
@@ -258,7 +256,7 @@ def _patterns(data_files: Any, split: str) -> list[str]:
     if all(isinstance(one, str) for one in data_files):
         return [str(one) for one in data_files]
     by_split = {str(one.get("split")): one.get("path") for one in data_files if isinstance(one, dict)}
-    chosen = by_split.get(split) or (next(iter(by_split.values())) if len(by_split) == 1 else None)
+    chosen = by_split.get(SPLIT) or (next(iter(by_split.values())) if len(by_split) == 1 else None)
     if isinstance(chosen, str):
         return [chosen]
     return [str(path) for path in chosen] if isinstance(chosen, list) else []
@@ -271,13 +269,9 @@ def _column_names(path: Path) -> list[str]:
         except (pa.ArrowException, OSError, UnicodeError) as error:
             raise ValueError(f"{path} is not a Parquet file ({error}); fetch it again") from None
         return names
-    return read_text_table(_as_lines(path))[0].columns
-
-
-def _as_lines(path: Path) -> Path:
     if path.suffix == ".json":
         raise ValueError(f"{path}: JSON is read line by line; rename it to {path.with_suffix('.jsonl').name}")
-    return path
+    return read_text_table(path)[0].columns
 
 
 def _rows(files: Sequence[Path], needed: Sequence[str], renames: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -1,11 +1,14 @@
-"""Checks of values in annotation files: each returns a value of the expected kind or raises a ValueError."""
+"""Checks of values in annotation files: most return a value of the expected kind or raise a ValueError."""
 
 import json
 import math
 import reprlib
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from hf_datasets.records import Moment, Rejection
 
 MAX_DIGITS = 400
 """Whole numbers with more digits are read as infinite: no time or id is as large, and Python refuses to print them."""
@@ -50,6 +53,36 @@ def load_json(path: str | Path) -> Any:
         return parse_json(Path(path).read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file ({error}); fetch it again") from None
+
+
+def lines_of(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that are not empty.
+
+    Yields:
+        The number of the line, from 1, and the line with its end.
+
+    Raises:
+        ValueError: It is not UTF-8; the file is named.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig") as lines:
+            yield from ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
+
+
+def checked(moment: Moment, raw: str, key: str) -> Moment | Rejection:
+    """The moment, or the rejection of one without an id, a caption or a length; its end may lie beyond the video."""
+    reason = None
+    if not moment.video_id.strip():
+        reason = "empty video id"
+    elif not moment.coarse_caption.strip():
+        reason = "empty caption"
+    elif not 0 <= moment.start_seconds < moment.end_seconds:
+        reason = "the moment does not end after it starts"
+    elif not moment.duration_seconds > 0:
+        reason = "the video's duration is not a positive number"
+    return Rejection(f"{reason}: {key}", raw, key) if reason else moment
 
 
 def parse_json(content: str) -> Any:

@@ -3,32 +3,28 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import datasets
 import polars as pl
+import pyarrow as pa
 
-from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos, read_header, video_tables
+from hf_datasets.builders import RENDERED, RegisteredBuilder
+from hf_datasets.long_videos import SPLITS, VIDEO_FEATURES, Split, miniature_videos, read_header, video_tables
+from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RENDERED, RegisteredBuilder
-from hf_datasets.sharding import Tables, shards_of
+from hf_datasets.sharding import Shards, Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
-from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, clip_splits, read_composed
-from hf_datasets.tfcovr.construction import (
-    Collection,
-    check_enough,
-    compose,
-    read_published,
-    release_collection,
-    write_changes,
-)
+from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, read_composed
+from hf_datasets.tfcovr.construction import Collection, check_enough, compose, release_collection, write_changes
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
 from hf_datasets.tfcovr.splitting import hold_out_labels
-from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, Split, split_by_video
+from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
 CITATION = """@article{gupta2025tfcovr,
@@ -120,13 +116,16 @@ class TFCoVR(RegisteredBuilder):
 
     @property
     def _is_clips(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-clips")
+        return bool(self.config.name.endswith("-clips"))
 
     @property
     def _is_videos(self) -> bool:
-        name: str = self.config.name
-        return name.endswith("-videos")
+        return bool(self.config.name.endswith("-videos"))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        """Of the tables that are read or made."""
+        return CLIP_SCHEMA if self._is_clips or self._is_videos else TRIPLET_SCHEMA
 
     def _info(self) -> datasets.DatasetInfo:
         features = VIDEO_FEATURES if self._is_videos else CLIP_FEATURES if self._is_clips else TRIPLET_FEATURES
@@ -142,9 +141,7 @@ class TFCoVR(RegisteredBuilder):
     def _split_generators(self, _: object) -> list[datasets.SplitGenerator]:
         origin = self.config.name.partition("-")[0]
         read = {
-            "mini": self._miniature,
-            "hard": self._miniature,
-            "unseen": self._miniature,
+            **dict.fromkeys(RENDERED, self._miniature),
             "release": self._release,
             "source": self._source,
             "own": self._own,
@@ -172,10 +169,8 @@ class TFCoVR(RegisteredBuilder):
         return self._opened(release_collection(data_dir, video_dir=self.config.video_dir))
 
     def _source(self) -> dict[Split, Tables]:
-        data_dir = self._data_dir()
-        if data_dir is None:
-            raise ValueError(f"pass data_dir: {SOURCE_HELP}")
-        published = read_published(data_dir, self.config.name)
+        data_dir = self._given_dir(SOURCE_HELP)
+        published = published_tables(data_dir / self.config.name, self._schema)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
             return self._published(published)
@@ -189,12 +184,10 @@ class TFCoVR(RegisteredBuilder):
         return self._generated(split, rejections, coverage)
 
     def _own(self) -> dict[Split, Tables]:
-        data_dir = self._data_dir()
-        if data_dir is None:
-            raise ValueError(f"pass data_dir: {own_clips.OWN_HELP}")
+        data_dir = self._given_dir(own_clips.OWN_HELP)
         if self._is_videos and self.config.video_dir is None:
             raise ValueError("pass video_dir: the folder of the videos, of which 'own-videos' has one row each")
-        published = read_published(data_dir, self.config.name.replace("-videos", "-clips"))
+        published = published_tables(data_dir / self.config.name.replace("-videos", "-clips"), self._schema)
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)
@@ -209,14 +202,18 @@ class TFCoVR(RegisteredBuilder):
 
     def _composed(self) -> dict[Split, Tables]:
         self._refuse(GENERATION, "the benchmark's rows are as they are")
-        data_dir = self._data_dir()
-        if data_dir is None:
-            raise ValueError(f"pass data_dir: {COMPOSED_HELP}")
-        config = self.config
+        data_dir, config = self._given_dir(COMPOSED_HELP), self.config
         found = read_composed(data_dir, video_dir=config.video_dir, subset=config.subset, columns=config.columns)
         if self._is_clips:
-            found = replace(found, rows=dict.fromkeys(clip_splits(found), partial(iter, ())))
+            splits = found.clips["split"].unique(maintain_order=True)  # test and, where queries show others, queries
+            found = replace(found, rows=dict.fromkeys(splits, partial(iter, ())))
         return self._opened(found)
+
+    def _given_dir(self, wanted: str) -> Path:
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError(f"pass data_dir: {wanted}")
+        return data_dir
 
     def _generated(
         self,
@@ -256,15 +253,10 @@ class TFCoVR(RegisteredBuilder):
         self.info.description = f"{self.info.description} {found.coverage}"
         if self._is_videos:
             return video_tables(self._video_rows(found.clips))
-        return (
-            {
-                split: shards_of(found.clip_tables(split)[0])
-                for split in found.rows
-                if split in found.clips["split"]  # `datasets` cannot open an empty split
-            }
-            if self._is_clips
-            else dict(found.rows)
-        )
+        if not self._is_clips:
+            return dict(found.rows)
+        present = [split for split in found.rows if split in found.clips["split"]]  # `datasets` opens no empty split
+        return {split: shards_of(found.clip_table(split)) for split in present}
 
     def _video_rows(self, clips: pl.DataFrame) -> Iterator[dict[str, Any]]:
         there = clips.drop_nulls("video").unique("video_id", keep="first").sort("video_id")
@@ -272,7 +264,8 @@ class TFCoVR(RegisteredBuilder):
             seconds, frame_rate = read_header(row["video"])
             yield row | {"duration_seconds": seconds, "frame_rate": frame_rate}
 
-    def _published(self, tables: dict[Split, Tables], *, whole_videos: bool = False) -> dict[Split, Tables]:
+    def _published(self, found: dict[str, Shards], *, whole_videos: bool = False) -> dict[Split, Tables]:
+        tables = cast(dict[Split, Tables], found)
         if not (self._is_clips or self._is_videos) or self.config.video_dir is None:
             return tables
         stored = pl.concat(cast(pl.DataFrame, pl.from_arrow(table)) for split in tables.values() for table in split())

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from hf_datasets.tfcovr.captions import Sport, caption_of
-from hf_datasets.tfcovr.labels import Label, describe
+from hf_datasets.tfcovr.captions import caption_of
+from hf_datasets.tfcovr.labels import Label, Sport, describe, sport_of
 from hf_datasets.tfcovr.labels.diving import DivingAttributes
 from hf_datasets.tfcovr.labels.gymnastics import APPARATUS, GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.parser import Instruction, read_instruction
@@ -37,47 +37,17 @@ NONE_IF_ABSENT: Final = NUMBERS | {"armstand"}
 """Where a label states none of these, there is none."""
 NONE: Final = frozenset[str | float]({0.0})
 
-SKILLS: Final = frozenset(
-    (
-        "salto",
-        "leap",
-        "jump",
-        "hop",
-        "giant",
-        "circle",
-        "sole",
-        "hip",
-        "stalder",
-        "counter",
-        "transition",
-        "cartwheel",
-        "walkover",
-        "flic-flac",
-        "johnson",
-    )
-)
-ENTRIES: Final = frozenset(
-    ("round-off", "flic-flac", "handspring", "tsukahara", "gainer", "arabian", "swing", "under-swing")
-)
-POSITIONS: Final = frozenset(
-    (
-        "tuck",
-        "pike",
-        "stretch",
-        "straddle",
-        "switch",
-        "split",
-        "stag",
-        "cat",
-        "sheep",
-        "wolf",
-        "ring",
-        "attitude",
-        "knee",
-        "heel",
-        "thigh",
-    )
-)
+SKILLS: Final = frozenset([
+    "salto", "leap", "jump", "hop", "giant", "circle", "sole", "hip", "stalder", "counter", "transition", "cartwheel",
+    "walkover", "flic-flac", "johnson",
+])  # fmt: skip
+ENTRIES: Final = frozenset([
+    "round-off", "flic-flac", "handspring", "tsukahara", "gainer", "arabian", "swing", "under-swing",
+])  # fmt: skip
+POSITIONS: Final = frozenset([
+    "tuck", "pike", "stretch", "straddle", "switch", "split", "stag", "cat", "sheep", "wolf", "ring", "attitude",
+    "knee", "heel", "thigh",
+])  # fmt: skip
 DIVE_POSITIONS: Final = frozenset(("tuck", "pike", "stretch", "free"))
 TAKEOFFS: Final = frozenset(("forward", "back", "reverse", "inward"))
 TURN_ON_ONE_LEG = re.compile(r"\bon one leg\b|\bfree leg\b|\btuck stand\b|\battitude\b|\bpirouettes?\b", re.IGNORECASE)
@@ -133,17 +103,6 @@ def score_caption(caption: str, label: Label) -> CaptionScore:
         ValueError: It is a label of another vocabulary.
     """
     return score_said(read_caption(caption, sport_of(label)), label)
-
-
-def sport_of(label: Label) -> Sport:
-    """The sport of a label.
-
-    Raises:
-        ValueError: It is a label of another vocabulary.
-    """
-    if label.attributes is None:
-        raise ValueError(f"{label.description!r} is no label of TF-CoVR, so it has no attributes to compare with")
-    return "diving" if isinstance(label.attributes, DivingAttributes) else "gymnastics"
 
 
 def read_caption(text: str, sport: Sport) -> Said:

@@ -6,7 +6,7 @@ They serve the caption-based baseline (TF-CVR) and the comparison of captions wi
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -14,12 +14,10 @@ from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr import paper_prompts
-from hf_datasets.tfcovr.labels import Attributes, Label, describe
+from hf_datasets.tfcovr.labels import Attributes, Label, Sport, describe
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
 from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
 from hf_datasets.tfcovr.labels.template import number_text
-
-Sport = Literal["gymnastics", "diving"]
 
 GYMNASTICS_CAPTION_PROMPT: Final = """\
 You are an expert gymnastics judge. The images are the frames of one short clip, in order.

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from hf_datasets.class_labels import labeled_features
 from hf_datasets.long_videos import SPLITS, read_header
-from hf_datasets.records import Clip, Rejection
+from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, is_empty, is_span, judge
 from hf_datasets.tfcovr.labels import load_labels
 
@@ -47,20 +48,21 @@ def descriptions() -> dict[str, str]:
     return {label.label_id: label.description for label in load_labels()}
 
 
-def clip_frame(records: Iterable[Clip | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Collect the records of a source reader.
+def frame_of(records: Iterable[Any], schema: pl.Schema) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Collect what a step gives.
+
+    Args:
+        records: Dataclasses and rejections.
+        schema: Of the dataclasses' fields, such as `RECORD_SCHEMA`.
 
     Returns:
-        The clips in their order (`RECORD_SCHEMA`), and the rejections in theirs.
+        The records in their order as rows, and the rejections in theirs.
     """
-    clips: list[Clip] = []
+    found: list[Any] = []
     rejections: list[Rejection] = []
     for record in records:
-        if isinstance(record, Clip):
-            clips.append(record)
-        else:
-            rejections.append(record)
-    return pl.DataFrame([asdict(clip) for clip in clips], schema=RECORD_SCHEMA), rejections
+        (rejections if isinstance(record, Rejection) else found).append(record)
+    return pl.DataFrame([asdict(record) for record in found], schema=schema), rejections
 
 
 def check_clips(
@@ -197,10 +199,5 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
         Video id -> duration in seconds from the container, for the videos that are there and have one.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
-    found = {video_id: read_duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()}
+    found = {name: read_header(path)[0] for name, path in _paths(with_span["video_id"], video_dir).iter_rows()}
     return {video_id: duration for video_id, duration in found.items() if duration}
-
-
-def read_duration(path: str) -> float | None:
-    """The duration in seconds from a video's container; None where it has none or cannot be opened."""
-    return read_header(path)[0]

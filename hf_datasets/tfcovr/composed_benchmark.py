@@ -13,12 +13,13 @@ import datasets
 import polars as pl
 import pyarrow as pa
 
+from hf_datasets.long_videos import Split
 from hf_datasets.records import Rejection
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.sources.mteb_layout import Video, read_mteb_layout
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.construction import Collection
-from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA, Split
+from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 
 COMPOSED_HELP = (
     "the composed configuration reads, from data_dir, a benchmark of composed video retrieval in mteb's layout: "
@@ -76,12 +77,6 @@ def read_composed(
         "start_seconds": pl.Float64, "end_seconds": pl.Float64,
     })  # fmt: skip
     return Collection(frame, tables, rejections, _coverage(frame, len(document_of), len(rows), len(only_asked)))
-
-
-def clip_splits(found: Collection) -> list[Split]:
-    """The splits of the clips, `test` and, where queries show other clips, `queries`."""
-    splits: list[Split] = found.clips["split"].unique(maintain_order=True).to_list()
-    return splits
 
 
 def _key(video: Video) -> tuple[Any, ...]:

@@ -1,29 +1,24 @@
-"""From clips and label pairs to triplets and queries; and rows that exist already, built here or by the authors."""
+"""From clips and label pairs to triplets and queries; and the rows of the authors."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from hf_datasets.class_labels import with_names
+from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import LabelPair, Rejection
-from hf_datasets.sharding import Shards, Tables, even_spans, shards_of
+from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.sources.finegym import read_spans
-from hf_datasets.tables import check_columns
 from hf_datasets.tfcovr.annotations import ANNOTATION, find_one
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA, locate
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, frame_of, locate
 from hf_datasets.tfcovr.labels import Label, answers_of
-from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
+from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.release import read_release, release_clips
 from hf_datasets.tfcovr.triplets import (
     CHANGE_SCHEMA,
-    SPLITS,
     TRIPLET_SCHEMA,
-    Split,
     composed_queries,
     labels_without_clips,
     train_triplets,
@@ -46,10 +41,10 @@ class Collection:
     rejections: list[Rejection] = field(default_factory=list)
     coverage: str = ""
 
-    def clip_tables(self, split: Split) -> list[pa.Table]:
-        """The clips of a split, as one table of `CLIP_SCHEMA`."""
+    def clip_table(self, split: Split) -> pa.Table:
+        """The clips of a split (`CLIP_SCHEMA`)."""
         clips = self.clips.filter(pl.col("split") == split)
-        return [clips.select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)]
+        return clips.select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)
 
 
 def compose(
@@ -132,42 +127,6 @@ def check_enough(
     return {split: Rejection(reason, split, split) for split, reason in zip(empty, reasons, strict=True)}
 
 
-def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
-    """Open the Parquet files of one configuration in a folder that `hf_datasets.publish` wrote.
-
-    Returns:
-        Split -> its tables; empty if the folder holds no such configuration.
-
-    Raises:
-        ValueError: A file lacks a column or is not a Parquet file.
-    """
-    schema = CLIP_SCHEMA if config_name.endswith("-clips") else TRIPLET_SCHEMA
-    found: dict[Split, Tables] = {}
-    for split in SPLITS:
-        paths = sorted((data_dir / config_name).glob(f"{split}-*.parquet"))
-        for path in paths:
-            list(check_columns(_columns(path), schema.names, source=str(path)))
-        if any(pq.read_metadata(path).num_rows for path in paths):  # `datasets` cannot open an empty split
-            groups = [(path, group) for path in paths for group in range(pq.read_metadata(path).num_row_groups)]
-            spans = even_spans(len(groups), least=1)
-            found[split] = Shards([partial(_published_tables, groups[start:stop], schema) for start, stop in spans])
-    return found
-
-
-def _columns(path: Path) -> list[str]:
-    try:
-        names: list[str] = pq.read_schema(path).names
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-    return names
-
-
-def _published_tables(groups: Iterable[tuple[Path, int]], schema: pa.Schema) -> Iterator[pa.Table]:
-    for path, group in groups:
-        for batch in pq.ParquetFile(path).iter_batches(row_groups=[group], columns=schema.names):
-            yield with_names(pa.Table.from_batches([batch])).select(schema.names).cast(schema)
-
-
 def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
     """Read the authors' release; see `release.read_release` and `release.release_clips`.
 
@@ -198,23 +157,8 @@ def write_changes(
         labels: The labels of the pairs; the 306 by default.
 
     Returns:
-        See `change_frame`.
-    """
-    task = ModificationTask() if labels is None else ModificationTask({label.label_id: label for label in labels})
-    return change_frame(pair if isinstance(pair, Rejection) else task.parse(pair, task.write(pair)) for pair in pairs)
-
-
-def change_frame(records: Iterable[Modification | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Collect the outcomes of the rule-based generator or a chat model for label pairs.
-
-    Returns:
         The changes in their order (`triplets.CHANGE_SCHEMA`), and the rejections in theirs.
     """
-    changes: list[Modification] = []
-    rejections: list[Rejection] = []
-    for record in records:
-        if isinstance(record, Rejection):
-            rejections.append(record)
-        else:
-            changes.append(record)
-    return pl.DataFrame([asdict(change) for change in changes], schema=CHANGE_SCHEMA), rejections
+    task = ModificationTask() if labels is None else ModificationTask({label.label_id: label for label in labels})
+    written = (pair if isinstance(pair, Rejection) else task.parse(pair, task.write(pair)) for pair in pairs)
+    return frame_of(written, CHANGE_SCHEMA)

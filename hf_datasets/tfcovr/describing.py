@@ -4,7 +4,6 @@ The first step of "describe, retrieve, re-rank" (the CoVR-R challenge): one requ
 `rewriting` write in two.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,8 +11,8 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.repair import read_text
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.repair import as_data, read_text
+from hf_datasets.generation.task import Message, text_part
 from hf_datasets.records import Rejection
 
 MAX_CHARACTERS: Final = 300
@@ -78,8 +77,7 @@ class DescribeTargetTask:
 
     def messages(self, row: QueryToDescribe) -> list[Message]:
         """The prompt, the frames, and the modification text as JSON."""
-        text = json.dumps({"modification_text": row.modification_text}, ensure_ascii=False)
-        content = [*row.frames(), {"type": "text", "text": text}]
+        content = [*row.frames(), text_part(as_data(modification_text=row.modification_text))]
         return [{"role": "system", "content": DESCRIBE_PROMPT}, {"role": "user", "content": content}]
 
     def parse(self, row: QueryToDescribe, answer: str) -> str | Rejection:
@@ -104,4 +102,4 @@ class DescribeTargetTask:
         """
         if not row.by_label:
             raise ValueError(f"the target of query {row.query_id!r} has no label to describe it by; use a model")
-        return json.dumps({"target_description": row.by_label}, ensure_ascii=False)
+        return as_data(target_description=row.by_label)

@@ -22,14 +22,12 @@ HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 KANA: Final = "\u3040-\u30ff"
 WORD = re.compile(rf"\d+\s+\d+/\d+(?!\S)|[{HAN}]|[{KANA}]+|[^\s{HAN}{KANA}]+")
 """Chinese and Japanese have no spaces: there a Han character, or a run of kana, is a word."""
-FOLLOWING: Final = frozenset(
-    (
-        *("about", "above", "across", "after", "against", "along", "around", "at", "before", "behind", "below"),
-        *("between", "by", "down", "for", "from", "in", "inside", "into", "of", "off", "on", "onto", "out", "outside"),
-        *("over", "past", "through", "to", "toward", "towards", "under", "until", "up", "while", "with", "within"),
-        *("without", "again", "once", "twice"),
-    )
-)
+FOLLOWING: Final = frozenset([
+    "about", "above", "across", "after", "against", "along", "around", "at", "before", "behind", "below", "between",
+    "by", "down", "for", "from", "in", "inside", "into", "of", "off", "on", "onto", "out", "outside", "over", "past",
+    "through", "to", "toward", "towards", "under", "until", "up", "while", "with", "within", "without", "again",
+    "once", "twice",
+])  # fmt: skip
 """English words after "show it"; before all others "add" is right in any language."""
 CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

@@ -101,26 +101,30 @@ def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, folders: tuple[P
 
     store, beside = map(VideoStore, folders)
     places = _Places(clips)
+
+    def refuse(row: Row, reason: str) -> None:
+        found.rejections.append(Rejection(reason, str(row), row["video"]))
+
     for number, row in enumerate(rows.iter_rows(named=True)):
         if not row["is_right"]:
-            reason = "wrong mark: as a negative it adds less than half a point to mAP (RESULTS.md), so it is not used"
-            found.rejections.append(Rejection(reason, str(row), row["video"]))
+            refuse(
+                row, "wrong mark: as a negative it adds less than half a point to mAP (RESULTS.md), so it is not used"
+            )
             continue
         try:
             of_query = beside if row["query_video"].startswith(KEPT_UPLOADS) else store
             paths = [str(of_query.path(row["query_video"])), str(store.path(row["video"]))]
         except VideoError as error:
-            found.rejections.append(Rejection(f"missing video: a mark of {source}; {error}", str(row), row["video"]))
+            refuse(row, f"missing video: a mark of {source}; {error}")
             continue
         held_out = next((path for path in paths if places.splits.get(path, "train") != "train"), None)
         if held_out is not None:
-            reason = f"held-out video: a mark of {source} is of {Path(held_out).name}, which only measures"
-            found.rejections.append(Rejection(reason, str(row), row["video"]))
+            refuse(row, f"held-out video: a mark of {source} is of {Path(held_out).name}, which only measures")
             continue
         query = places.clip(row["query_video"], paths[0], row["query_start_seconds"], row["query_end_seconds"])
         target = places.clip(row["video"], paths[1], row["start_seconds"], row["end_seconds"])
         if query["clip_id"] == target["clip_id"]:
-            found.rejections.append(Rejection("query as its own answer: nothing to train on", str(row), row["video"]))
+            refuse(row, "query as its own answer: nothing to train on")
             continue
         found.triplets.append(
             {

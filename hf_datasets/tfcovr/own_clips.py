@@ -10,19 +10,13 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.footage.moments import moment_name
+from hf_datasets.long_videos import SPLITS, Split, read_header
 from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
-from hf_datasets.tfcovr.clips import (
-    CLIP_SCHEMA,
-    DURATION_TOLERANCE_SECONDS,
-    check_splits,
-    descriptions,
-    read_duration,
-)
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, DURATION_TOLERANCE_SECONDS, check_splits, descriptions
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, reading
 from hf_datasets.tfcovr.splitting import held_out_videos
-from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 logger = logging.getLogger(__name__)
 
@@ -271,7 +265,7 @@ def _with_videos(
             path = str(store.path(video_id))
         except VideoError as error:
             return video_id, None, None, str(error)
-        return video_id, path, read_duration(path), None
+        return video_id, path, read_header(path)[0], None
 
     facts = pl.DataFrame(
         [look_up(video_id) for video_id in clips["video_id"].unique()],

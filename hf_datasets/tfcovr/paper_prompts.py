@@ -1,6 +1,8 @@
 """The prompts of TF-CoVR as its appendices B and C print them, without their typeface."""
 
-from typing import Final, Literal
+from typing import Final
+
+from hf_datasets.tfcovr.labels import Sport
 
 MODIFICATION_PROMPT: Final = """\
 You are an expert in designing tasks that require understanding the transformation between two description, \
@@ -35,7 +37,7 @@ SLIPS: Final = {
     "show flic-flac with 1 turn and piked salto backward.": "show flic-flac with 1 turn and picked salto backward.",
 }
 """Texts of `examples.json` that the appendix prints with a slip, where they first occur."""
-CAPTION_PROMPTS: Final[dict[Literal["gymnastics", "diving"], str]] = {
+CAPTION_PROMPTS: Final[dict[Sport, str]] = {
     "gymnastics": """\
 You are an expert gymnastics judge.
 

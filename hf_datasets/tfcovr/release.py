@@ -14,15 +14,14 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.damaged_csv import ROW
+from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
-from hf_datasets.tables import check_columns, is_empty, judge, read_table
+from hf_datasets.tables import ROW, check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
-from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 REPOSITORY = "ucf-crcv/TF-CoVR"
 FILE_PATTERNS = ("*.csv", "*.parquet")
@@ -323,14 +322,12 @@ def parse_literal(text: str | None) -> Any:
     Returns:
         The value; None if the text is not a literal, too long or too deep.
     """
-    if text is None or len(text) > MAX_LITERAL_LENGTH or _depth(text) > MAX_LITERAL_DEPTH:
+    if text is None or len(text) > MAX_LITERAL_LENGTH:
+        return None
+    steps = ((character in "[{(") - (character in "]})") for character in text)
+    if max(itertools.accumulate(steps), default=0) > MAX_LITERAL_DEPTH:
         return None
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return parse(text)
     return None
-
-
-def _depth(text: str) -> int:
-    steps = ((character in "[{(") - (character in "]})") for character in text)
-    return max(itertools.accumulate(steps), default=0)

@@ -5,18 +5,17 @@ model apply the modification text, and search with the result by text alone. The
 rewriting; this one asks for the form of its caption prompts.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from pydantic import BaseModel, Field
 
-from hf_datasets.generation.repair import read_text, without_fence
+from hf_datasets.generation.repair import as_data, read_text, without_fence
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.captions import CAPTION_ENDINGS, Sport, caption_of, caption_rejection_reason, caption_with
-from hf_datasets.tfcovr.labels import Label, parse_description
+from hf_datasets.tfcovr.captions import CAPTION_ENDINGS, caption_of, caption_rejection_reason, caption_with
+from hf_datasets.tfcovr.labels import Label, Sport, parse_description
 from hf_datasets.tfcovr.modifications.task import examples
 
 REWRITE_PROMPT: Final = """\
@@ -114,18 +113,20 @@ class RewriteTask:
         form = FORMS[self.any_form].format(ending=CAPTION_ENDINGS[row.sport])
         conversation = [("system", REWRITE_PROMPT.format(sport=row.sport, form=form))]
         for caption, text, target in rewriting_examples(row.sport):
-            conversation += [("user", request_text(caption, text)), ("assistant", answer_text(target))]
-        conversation.append(("user", request_text(row.caption, row.modification_text)))
+            asked = as_data(caption=caption, modification_text=text)
+            conversation += [("user", asked), ("assistant", as_data(target_caption=target))]
+        conversation.append(("user", as_data(caption=row.caption, modification_text=row.modification_text)))
         return [{"role": role, "content": content} for role, content in conversation]
 
     def parse(self, row: CaptionedQuery, answer: str) -> RewrittenCaption | Rejection:
         """The caption in `answer`, or the rejection with the raw answer."""
         if len(answer) > MAX_ANSWER_CHARACTERS:
             return Rejection(f"has {len(answer)} characters, {MAX_ANSWER_CHARACTERS} at most", answer, row.key)
-        text = read_answer(answer)
-        if text is None:
+        text = without_fence(answer)
+        found = read_text(text, "target_caption") if "{" in text else text.strip("\"' ")  # which may be the plain line
+        if found is None:
             return Rejection("holds no target_caption", answer, row.key)
-        text = " ".join(text.split()) if self.any_form else text
+        text = " ".join(found.split()) if self.any_form else found
         reason = caption_rejection_reason(text, row.sport, any_form=self.any_form)
         return Rejection(reason, answer, row.key) if reason else RewrittenCaption(row.query_id, text)
 
@@ -140,28 +141,4 @@ class RewriteTask:
                 f"query {row.query_id!r} has no target label of TF-CoVR, which the rule-based generator needs; "
                 "use a model"
             )
-        return answer_text(caption_of(row.target))
-
-
-def request_text(caption: str, modification_text: str) -> str:
-    """Caption and instruction as data."""
-    return json.dumps({"caption": caption, "modification_text": modification_text}, ensure_ascii=False)
-
-
-def answer_text(target_caption: str) -> str:
-    """A caption as an answer."""
-    return json.dumps({"target_caption": target_caption}, ensure_ascii=False)
-
-
-def read_answer(answer: str) -> str | None:
-    r"""The caption in an answer: from its JSON, fenced or slightly broken, or the plain line; None if neither.
-
-    >>> read_answer('```json\n{"target_caption": "Split jump. (Apparatus: BB)"}\n```')
-    'Split jump. (Apparatus: BB)'
-    >>> read_answer("Split jump. (Apparatus: BB)")
-    'Split jump. (Apparatus: BB)'
-    """
-    text = without_fence(answer)
-    if "{" not in text:
-        return text.strip("\"' ")
-    return read_text(text, "target_caption")
+        return as_data(target_caption=caption_of(row.target))

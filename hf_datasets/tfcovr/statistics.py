@@ -36,16 +36,7 @@ last two are those of the datasets that it is drawn from, of which the section g
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of a distribution; NaN if it is empty.
-
-    Attributes:
-        count: Number of values.
-        missing: Number of values that are unknown and left out of the rest.
-        minimum: The smallest.
-        mean: The average.
-        median: The middle.
-        maximum: The largest.
-    """
+    """Summary of a distribution, NaN if it is empty; of `count` values, `missing` are unknown and left out of it."""
 
     count: int
     missing: int

@@ -10,7 +10,7 @@ are Polars frames; their rows are joined by number, and become ids and text only
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hf_datasets.class_labels import labeled_features
+from hf_datasets.long_videos import Split
 from hf_datasets.records import ChangeType, Rejection
 from hf_datasets.sharding import Shards, Tables, even_spans, weighed_spans
 from hf_datasets.tfcovr.labels import answers_of
 
-Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 TRIPLET_SCHEMA = pa.schema(
     {
         "query_id": pa.string(),

@@ -14,15 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from .colors import to_rgb
 from .failures import VideoError
 from .frame_folder import version_of
-from .pyav import OpenVideo
+from .pyav import OpenVideo, VideoLimits
 
 if TYPE_CHECKING:
     from decord import VideoReader
@@ -40,9 +41,8 @@ Opened = TypeVar("Opened")
 class OpenFiles(Generic[Opened]):
     """The most recently used open files of one backend; a file in use by one thread is not lent to another."""
 
-    def __init__(self, open_file: Callable[[Path], Opened], capacity: int = MAX_OPEN_FILES) -> None:
+    def __init__(self, open_file: Callable[[Path], Opened]) -> None:
         self._open_file = open_file
-        self._capacity = capacity
         self.clear()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._abandon)
@@ -82,7 +82,7 @@ class OpenFiles(Generic[Opened]):
         yield opened
         with self._lock:
             self._idle[key] = opened
-            if len(self._idle) > self._capacity:
+            if len(self._idle) > MAX_OPEN_FILES:
                 self._idle.popitem(last=False)
 
 
@@ -92,28 +92,37 @@ class _DecordFile:
     keys: Sequence[int] | None = None  # of all its frames, once it is known that decord finds them
 
 
-def _open_torchcodec(path: Path) -> "VideoDecoder":
-    from torchcodec.decoders import VideoDecoder
-
-    return VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
-
-
-def _open_torchcodec_cuda(path: Path) -> "VideoDecoder":
-    from torchcodec.decoders import VideoDecoder
-
-    return VideoDecoder(path, dimension_order="NHWC", seek_mode="exact", device="cuda")
-
-
 def _open_decord(path: Path) -> _DecordFile:
     from decord import VideoReader
 
     return _DecordFile(VideoReader(str(path), num_threads=1))
 
 
+def _open_torchcodec(path: Path, **options: Any) -> "VideoDecoder":
+    from torchcodec.decoders import VideoDecoder
+
+    return VideoDecoder(path, dimension_order="NHWC", seek_mode="exact", **options or {"num_ffmpeg_threads": 1})
+
+
 PYAV_FILES = OpenFiles(OpenVideo)
 _TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
-_TORCHCODEC_CUDA_FILES = OpenFiles(_open_torchcodec_cuda)
+_TORCHCODEC_CUDA_FILES = OpenFiles(partial(_open_torchcodec, device="cuda"))
 _DECORD_FILES = OpenFiles(_open_decord)
+
+
+@contextmanager
+def open_video(path: Path, limits: VideoLimits = VideoLimits()) -> Iterator[OpenVideo]:  # noqa: B008 frozen
+    """Lend a video, opened with PyAV and within the limits.
+
+    Yields:
+        The video, to this thread alone.
+
+    Raises:
+        VideoError: It cannot be opened, or is too large.
+    """
+    with PYAV_FILES.lend(path) as video:
+        video.check(limits)
+        yield video
 
 
 class _Gpu:

@@ -1,4 +1,4 @@
-"""Clips cut out of videos into files of their own: copied as they are encoded, or encoded again frame by frame."""
+"""Clips cut out of videos into files of their own: copied as they are encoded, encoded again, or made small."""
 
 import heapq
 import itertools
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backends import PYAV_FILES
+from .backends import open_video
 from .colors import deinterlaced, to_rgb
 from .failures import VideoError
-from .pyav import OpenVideo, VideoLimits
+from .pyav import OpenVideo
 from .sound import Sound
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 COPIED = {".mp4": "mp4", ".mov": "mov", ".m4v": "mp4", ".mkv": "matroska", ".webm": "webm"}
 """What holds a copy of a stream, by the ending of the video."""
 TICKS_PER_SECOND = 90_000
+PREVIEW_FRAMES_PER_SECOND = 30
+PREVIEW_SIDE = 480
+"""The longest side of a small copy, in pixels."""
 
 
 def copy_clip(
@@ -32,7 +35,6 @@ def copy_clip(
     start_seconds: float,
     end_seconds: float,
     *,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     mute: bool = False,
 ) -> float:
     """Copy the pictures and the sound of a clip without encoding them again; it begins at the last keyframe before it.
@@ -42,7 +44,6 @@ def copy_clip(
         output: The file to write.
         start_seconds: Where the clip starts.
         end_seconds: Where it ends.
-        limits: The largest frames and durations that are accepted.
         mute: Leave the sound out.
 
     Returns:
@@ -53,8 +54,7 @@ def copy_clip(
     """
     import av
 
-    with PYAV_FILES.lend(path) as video:
-        video.check(limits)
+    with open_video(path) as video:
         keys = video.span(start_seconds, end_seconds).keys
         if path.suffix.lower() not in COPIED or not video.has_timestamps:
             raise VideoError(f"{path}: its stream cannot be copied; encode the clip again")
@@ -84,7 +84,6 @@ def encode_clip(
     start_seconds: float,
     end_seconds: float,
     *,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     mute: bool = False,
 ) -> None:
     """Encode exactly the frames of a clip as H.264 and its sound as AAC, at the times that they have in it.
@@ -96,7 +95,6 @@ def encode_clip(
         output: The MP4 file to write.
         start_seconds: Where the clip starts.
         end_seconds: Where it ends, exclusive.
-        limits: The largest frames and durations that are accepted.
         mute: Leave the sound out.
 
     Raises:
@@ -104,8 +102,7 @@ def encode_clip(
     """
     import av
 
-    with PYAV_FILES.lend(path) as video:
-        video.check(limits)
+    with open_video(path) as video:
         keys = video.span(start_seconds, end_seconds).keys
         frames = deinterlaced(video.decode(keys))
         first = next(frames, None)
@@ -113,11 +110,8 @@ def encode_clip(
             raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again")
         begin, aspect = video.seconds(first[0]), video.pixel_aspect
         with av.open(str(output), "w", format="mp4") as container, closing(Sound(video)) as sound:
-            options = {"crf": "18", "preset": "fast"}
-            stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
-            stream.pix_fmt = "yuv420p"
-            stream.codec_context.time_base = Fraction(1, TICKS_PER_SECOND)
-            stream.height, stream.width = _even_pixels(first[1], *video.size).shape[:2]
+            shape = _even_pixels(first[1], *video.size).shape
+            stream = _h264(container, video, shape, {"crf": "18", "preset": "fast"})
             stream.codec_context.sample_aspect_ratio = 1 / aspect if first[1].rotation % 180 else aspect
             heard: Iterator[av.Packet[Any]] = iter(())
             if sound.stream is not None and not mute:
@@ -132,27 +126,70 @@ def encode_clip(
                 raise VideoError(f"{path}: the clip cannot be encoded ({error}); leave the sound out") from error
 
 
+def write_preview(
+    video: OpenVideo, output: Path, start_seconds: float | None, end_seconds: float | None
+) -> tuple[float, float]:
+    """Write a small copy of a clip that every browser plays: H.264 without sound, square pixels, not interlaced.
+
+    Returns:
+        Where it begins and ends in the video; its frames have the times between.
+
+    Raises:
+        VideoError: No frame of the clip decodes.
+    """
+    import av
+
+    rate = float(video.frame_rate) or 25.0
+    step = max(1, round(rate / PREVIEW_FRAMES_PER_SECOND))
+    size = smaller(*video.display_size, PREVIEW_SIDE)
+    keys = video.span(start_seconds, end_seconds).keys[::step]
+    pictures = ((video.seconds(key), to_rgb(frame, *size)) for key, frame in deinterlaced(video.decode(keys)))
+    found = next(pictures, None)
+    if found is None:
+        raise VideoError(f"{video.path}: no frame of the clip decodes; fetch the file again, or re-encode it")
+    begin, first = found
+    last = begin
+
+    def shown() -> Iterator[tuple[float, np.ndarray]]:
+        nonlocal last
+        yield 0.0, first
+        for seconds, pixels in pictures:
+            if pixels.shape == first.shape and seconds > last:  # else the pictures or the times turn in the middle
+                last = seconds
+                yield seconds - begin, pixels
+
+    with av.open(str(output), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        # Short groups of pictures: a handle that is dragged seeks.
+        stream = _h264(container, video, first.shape, {"crf": "26", "preset": "veryfast", "g": "15"})
+        _mux(container, _encoded_pictures(shown(), stream))
+    return begin, last + step / rate
+
+
+def smaller(height: int, width: int, longest_side: int) -> tuple[int, int]:
+    """Height and width within a side, both even.
+
+    Example:
+        >>> smaller(1080, 1920, 480), smaller(96, 97, 480)
+        ((270, 480), (96, 96))
+    """
+    scale = min(1.0, longest_side / max(height, width))
+    return max(2, round(height * scale) // 2 * 2), max(2, round(width * scale) // 2 * 2)
+
+
 def sound_channels(path: Path) -> int:
     """How many channels of sound a video has; 0: none.
 
     Raises:
         VideoError: It cannot be read.
     """
-    with PYAV_FILES.lend(path) as video, closing(Sound(video)) as sound:
+    with open_video(path) as video, closing(Sound(video)) as sound:
         return 0 if sound.stream is None else sound.stream.channels
 
 
 def _copied_pictures(
     video: OpenVideo, keys: tuple[int, ...], stream: "VideoStream"
 ) -> Iterator[tuple[float, "av.Packet[VideoStream]"]]:
-    """The packets of a clip at the times that they have in it.
-
-    Yields:
-        When the clip begins in the video, and a packet.
-
-    Raises:
-        VideoError: The container has no times.
-    """
+    # When the clip begins in the video, and each packet, at the time that it has in the clip.
     origin: int | None = None
     for packet in video.packets(keys[0]):
         if packet.pts is None or packet.dts is None:
@@ -166,13 +203,22 @@ def _copied_pictures(
         yield begin, packet
 
 
+def _h264(
+    container: "OutputContainer", video: OpenVideo, shape: tuple[int, ...], options: dict[str, str]
+) -> "VideoStream":
+    stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
+    stream.pix_fmt, stream.codec_context.time_base = "yuv420p", Fraction(1, TICKS_PER_SECOND)
+    stream.height, stream.width = shape[:2]
+    return stream
+
+
 def _encoded_pictures(
     frames: Iterator[tuple[float, np.ndarray]], stream: "VideoStream"
 ) -> Iterator["av.Packet[VideoStream]"]:
     import av
 
     for seconds, pixels in frames:
-        frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
         frame.pts = round(seconds * TICKS_PER_SECOND)
         frame.time_base = Fraction(1, TICKS_PER_SECOND)
         yield from stream.encode(frame)
@@ -187,4 +233,4 @@ def _mux(container: "OutputContainer", *streams: Iterator["av.Packet[Any]"]) -> 
 
 def _even_pixels(frame: "av.VideoFrame", height: int, width: int) -> np.ndarray:
     pixels = to_rgb(frame, height, width)
-    return np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])  # as the format has it
+    return pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2]  # as the format has it

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -21,12 +21,9 @@ import numpy as np
 
 from .backends import Backend
 from .failures import NO_FILE, VideoFailure, describe_failure
-from .pyav import VideoLimits
-from .reading import ClipPixels, Spread, VideoFrames, frames_of, read_frames
+from .reading import Spread, VideoFrames, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
-from .waiting import Run
-from .worker import READ_PIXELS
 from .worker_process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
 
 __all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unreadable"]
@@ -34,6 +31,56 @@ __all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unread
 TIMED_OUT = "signal SIGALRM"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
 CAUSED_BY_LOAD = {TIMED_OUT, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
+
+
+@dataclass(slots=True)
+class Run:
+    """The requests of one call that no worker holds.
+
+    Attributes:
+        waiting: In the order in which they are to be read.
+        source: Gives more of them; None while it has none.
+        lanes: The worker of each lane.
+        postponed: By file, the requests that timed out, which a loaded machine can cause, and those behind them.
+        retried: The postponed request that is being tried once more, while no other request is running.
+    """
+
+    waiting: deque[VideoRequest]
+    source: Iterator[VideoRequest | None] | None = None
+    lanes: dict[Hashable, WorkerProcess] = field(default_factory=dict)
+    postponed: dict[str, deque[VideoRequest]] = field(default_factory=dict)
+    retried: VideoRequest | None = None
+
+    def refill(self, number: int) -> None:
+        """Take requests from the source until so many wait, or it has none for now; a retried one stays alone."""
+        while self.source is not None and self.retried is None and len(self.waiting) < number:
+            try:
+                request = next(self.source)
+            except StopIteration:
+                self.source = None
+                return
+            if request is None:
+                return
+            self.waiting.append(request)
+
+    def postpone(self, request: VideoRequest) -> None:
+        """Set a request aside until nothing else is left."""
+        self.postponed.setdefault(str(request.path), deque()).append(request)
+
+    def is_postponed(self, request: VideoRequest) -> bool:
+        """Whether a request waits behind one of its file that was set aside."""
+        return str(request.path) in self.postponed and request is not self.retried
+
+    def retry_next(self) -> None:
+        """Try one of those set aside once more."""
+        self.retried = next(iter(self.postponed.values())).popleft()
+        self.waiting.append(self.retried)
+
+    def release(self, request: VideoRequest) -> None:
+        """After the answer to a retried request, queue the others of its file again."""
+        if request is self.retried:
+            self.retried = None
+            self.waiting.extend(self.postponed.pop(str(request.path)))
 
 
 class VideoReaderPool:
@@ -54,9 +101,7 @@ class VideoReaderPool:
         timeout_seconds: How long one clip may take before its process is killed; not enforced without workers.
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
-        limits: As in `read_frames`.
-        reader: Function that reads a clip, with the signature of `read_frames`, from an importable module. With one
-            from outside `hf_datasets.video` a worker imports torch, which takes seconds.
+        reader: Function that reads a clip, with the signature of `read_frames`, from an importable module.
         spread: As in `read_frames`.
 
     Attributes:
@@ -81,8 +126,7 @@ class VideoReaderPool:
         timeout_seconds: float = 60.0,
         backend: Backend = "auto",
         size: int | tuple[int, int] | None = None,
-        limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
-        reader: Callable[..., VideoFrames | ClipPixels] = read_frames,
+        reader: Callable[..., VideoFrames] = read_frames,
         spread: Spread = "middles",
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
@@ -99,13 +143,13 @@ class VideoReaderPool:
         self.timeout_seconds = timeout_seconds
         self.quarantine: dict[str, str] = {}
         self._reader = reader
-        self._options: dict[str, Any] = {"num_frames": num_frames, "backend": backend, "size": size, "limits": limits}
+        self._options: dict[str, Any] = {"num_frames": num_frames, "backend": backend, "size": size}
         if spread != "middles":  # which other readers need not know
             self._options["spread"] = spread
         self._setup = {
-            "reader": READ_PIXELS if reader is read_frames else f"{reader.__module__}:{reader.__qualname__}",
+            "reader": f"{reader.__module__}:{reader.__qualname__}",
             "timeout_seconds": timeout_seconds,
-            "options": self._options | {"limits": asdict(limits)},
+            "options": self._options,
         }
         self._workers: list[WorkerProcess] = []
         self._messages: Messages = queue.SimpleQueue()
@@ -199,8 +243,7 @@ class VideoReaderPool:
         path = str(request.path)
         try:
             options = self._options | dict(request.options)
-            read = self._reader(path, start_seconds=request.start_seconds, end_seconds=request.end_seconds, **options)
-            return frames_of(read) if isinstance(read, ClipPixels) else read
+            return self._reader(path, start_seconds=request.start_seconds, end_seconds=request.end_seconds, **options)
         except Exception as error:  # as a worker answers it
             reason, is_fault_of_file = describe_failure(error)
             if is_fault_of_file:
@@ -283,14 +326,12 @@ class VideoReaderPool:
                 self.quarantine[str(request.path)] = message["reason"]
             return VideoFailure(str(request.path), message["reason"])
         shape = message["shape"]
-        return frames_of(
-            ClipPixels(
-                np.fromfile(slot, np.uint8, int(np.prod(shape))).reshape(shape),
-                tuple(message["indices"]),
-                tuple(message["timestamps_seconds"]),
-                message["num_frames_in_clip"],
-                message["missing_seconds"],
-            )
+        return VideoFrames(
+            np.fromfile(slot, np.uint8, int(np.prod(shape))).reshape(shape),
+            tuple(message["indices"]),
+            tuple(message["timestamps_seconds"]),
+            message["num_frames_in_clip"],
+            message["missing_seconds"],
         )
 
     def _give_up(

@@ -1,6 +1,6 @@
-"""Which frames of a clip are read, and their pixels: as NumPy arrays in a worker process, else as tensors.
+"""Which frames of a clip are read, and their pixels.
 
-Workers run this, so nothing heavy is imported here; torch is when the first tensor is made.
+Workers run this, so nothing heavy is imported here; torch is when somebody asks for the frames as a tensor.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from .backends import PYAV_FILES, Backend, pixels_of, pyav_pixels
+from .backends import Backend, open_video, pixels_of, pyav_pixels
 from .failures import VideoError
 from .pyav import Span, VideoLimits
 from .resizing import resize, resized_size
@@ -106,15 +106,16 @@ def indices_in_time(
 
 
 @dataclass(frozen=True, slots=True)
-class ClipPixels:
-    """Frames of a clip; as `hf_datasets.video.VideoFrames`, but the frames are an array with the channels last.
+class VideoFrames:
+    """Frames of a clip and where they come from.
 
     Attributes:
         pixels: `(num_frames, height, width, 3)` uint8 RGB.
-        indices: See `VideoFrames`.
-        timestamps_seconds: See `VideoFrames`.
-        num_frames_in_clip: See `VideoFrames`.
-        missing_seconds: See `VideoFrames`.
+        indices: For each frame its number among the frames of the clip, 0 to `num_frames_in_clip - 1`.
+        timestamps_seconds: For each frame when it is presented, from the start of the video.
+        num_frames_in_clip: How many frames the clip holds.
+        missing_seconds: How much of the requested span (for a whole file, of the duration in the container's
+            header) lies beyond the last frame or does not decode; 0.0 where nothing is missing.
     """
 
     pixels: np.ndarray
@@ -123,42 +124,12 @@ class ClipPixels:
     num_frames_in_clip: int
     missing_seconds: float
 
+    @property
+    def frames(self) -> "torch.Tensor":
+        """The same memory as a tensor `(num_frames, 3, height, width)`; this imports torch."""
+        import torch
 
-def read_pixels(
-    path: str | os.PathLike[str],
-    num_frames: int | Sequence[int],
-    start_seconds: float | None = None,
-    end_seconds: float | None = None,
-    *,
-    backend: Backend = "auto",
-    size: int | tuple[int, int] | None = None,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
-    spread: Spread = "middles",
-    display: bool = False,
-) -> ClipPixels:
-    """Read the frames of a clip; arguments and errors are those of `hf_datasets.video.read_frames`.
-
-    Raises:
-        ValueError: See there.
-        VideoError: See there.
-    """
-
-    def choose(keys: tuple[int, ...], displayed: tuple[Fraction, Fraction] | None) -> list[int]:
-        if displayed is None:
-            return sampled_indices(len(keys), num_frames, spread)
-        return indices_in_time(keys, displayed, num_frames)
-
-    return _read(
-        path,
-        choose,
-        start_seconds,
-        end_seconds,
-        backend=backend,
-        size=size,
-        limits=limits,
-        spread=spread,
-        display=display,
-    )
+        return torch.from_numpy(self.pixels).permute(0, 3, 1, 2)
 
 
 def _read(
@@ -172,13 +143,12 @@ def _read(
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     spread: Spread = "middles",
     display: bool = False,
-) -> ClipPixels:
+) -> VideoFrames:
     # `choose` takes the keys of a clip, and between which ones it is displayed, and gives the indices to read.
     path = Path(path)
     _check_span(start_seconds, end_seconds)
     end_seconds = None if end_seconds == float("inf") else end_seconds
-    with PYAV_FILES.lend(path) as video:
-        video.check(limits)
+    with open_video(path, limits) as video:
         span, displayed = video.span(start_seconds, end_seconds), None
         if spread == "seconds":
             timeline = Timeline.of(video, start_seconds, end_seconds)
@@ -204,15 +174,24 @@ def _read(
     once = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     frames = np.stack([pixels[key] for key in once])
     if size is not None:
-        _check_resized(path, frames.shape[1:3], size, limits)
+        check_resized(path, frames.shape[1:3], size, limits)
         frames = resize(frames, size)
     if len(once) < len(keys):
         frames = frames[[once[key] for key in keys]]
-    return ClipPixels(frames, tuple(indices), times, len(span.keys), span.missing_seconds)
+    return VideoFrames(frames, tuple(indices), times, len(span.keys), span.missing_seconds)
 
 
-def _check_resized(path: Path, shape: tuple[int, int], size: int | tuple[int, int], limits: VideoLimits) -> None:
-    # A frame of 1 x 10,000,000 is within the limits; with a shorter side of 224 it would have 500 billion pixels.
+def check_resized(
+    path: Path,
+    shape: tuple[int, int],
+    size: int | tuple[int, int],
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+) -> None:
+    """Refuse a size whose frames are too large: a frame of 1 x 10,000,000 would have 500 billion pixels at side 224.
+
+    Raises:
+        VideoError: They exceed the limits.
+    """
     height, width = resized_size(*shape, size)
     if height * width > limits.max_pixels:
         raise VideoError(
@@ -229,26 +208,6 @@ def _check_span(start_seconds: float | None, end_seconds: float | None) -> None:
             f"start_seconds={start_seconds}, end_seconds={end_seconds}: a clip is [start, end) in seconds with "
             "0 <= start < end; fix the annotation"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class VideoFrames:
-    """Frames of a clip and where they come from.
-
-    Attributes:
-        frames: `(num_frames, 3, height, width)` uint8 RGB; in memory the channels come last.
-        indices: For each frame its number among the frames of the clip, 0 to `num_frames_in_clip - 1`.
-        timestamps_seconds: For each frame when it is presented, from the start of the video.
-        num_frames_in_clip: How many frames the clip holds.
-        missing_seconds: How much of the requested span (for a whole file, of the duration in the container's
-            header) lies beyond the last frame or does not decode; 0.0 where nothing is missing.
-    """
-
-    frames: "torch.Tensor"
-    indices: tuple[int, ...]
-    timestamps_seconds: tuple[float, ...]
-    num_frames_in_clip: int
-    missing_seconds: float
 
 
 def read_frames(
@@ -292,19 +251,14 @@ def read_frames(
         ValueError: If the span is empty or negative, or `num_frames` is less than 1.
         VideoError: If the file is missing, damaged, too large, or has no frame in the span (`VideoSpanError`).
     """
-    return frames_of(
-        read_pixels(
-            path,
-            num_frames,
-            start_seconds,
-            end_seconds,
-            backend=backend,
-            size=size,
-            limits=limits,
-            spread=spread,
-            display=display,
-        )
-    )
+
+    def choose(keys: tuple[int, ...], displayed: tuple[Fraction, Fraction] | None) -> list[int]:
+        if displayed is None:
+            return sampled_indices(len(keys), num_frames, spread)
+        return indices_in_time(keys, displayed, num_frames)
+
+    span = start_seconds, end_seconds
+    return _read(path, choose, *span, backend=backend, size=size, limits=limits, spread=spread, display=display)
 
 
 def read_frames_at(
@@ -334,12 +288,4 @@ def read_frames_at(
             raise ValueError(f"{path}: {what} is asked of a clip of {num_frames_in_clip}; give 0 to the last or -1")
         return [index % num_frames_in_clip for index in indices]
 
-    return frames_of(_read(path, choose, start_seconds, end_seconds))
-
-
-def frames_of(clip: ClipPixels) -> VideoFrames:
-    """The same frames as a tensor; no pixel is copied."""
-    import torch
-
-    frames = torch.from_numpy(clip.pixels).permute(0, 3, 1, 2)  # (T, C, H, W)
-    return VideoFrames(frames, clip.indices, clip.timestamps_seconds, clip.num_frames_in_clip, clip.missing_seconds)
+    return _read(path, choose, start_seconds, end_seconds)

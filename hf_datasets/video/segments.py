@@ -74,8 +74,8 @@ def group_frames(
         `(segments, num_frames, 3, height, width)` uint8, fewer than `num_segments` where the video ends before.
 
     Example:
-        >>> frames = torch.arange(4, dtype=torch.uint8)[:, None, None, None].expand(4, 3, 2, 2)
-        >>> read = VideoFrames(frames, (0, 1, 2, 3), (5.0, 5.5, 6.0, 6.5), 4, 0.0)
+        >>> pixels = torch.arange(4, dtype=torch.uint8)[:, None, None, None].expand(4, 2, 2, 3).numpy()
+        >>> read = VideoFrames(pixels, (0, 1, 2, 3), (5.0, 5.5, 6.0, 6.5), 4, 0.0)
         >>> group_frames(read, 5.0, 1.0, 2, 3)[:, :, 0, 0, 0]
         tensor([[0, 1, 1],
                 [2, 3, 3]], dtype=torch.uint8)

@@ -35,11 +35,7 @@ class Sound:
         self._container.close()
 
     def _packets(self, begin_seconds: float) -> Iterator["av.Packet[AudioStream]"]:
-        """Demux the sound.
-
-        Yields:
-            Packets from a little before a time on.
-        """
+        # From a little before the time on.
         import av
 
         stream = cast("AudioStream", self.stream)
@@ -89,11 +85,7 @@ class Sound:
         yield from stream.encode()
 
     def _frames(self, begin_seconds: float, end_seconds: float) -> Iterator["av.AudioFrame"]:
-        """Decode the sound of a clip.
-
-        Yields:
-            Frames with exactly its samples.
-        """
+        # Exactly the samples of the clip.
         import av
 
         for packet in self._packets(begin_seconds):

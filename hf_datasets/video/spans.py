@@ -1,7 +1,8 @@
-"""Frames of a video by their keys, each decoded once, and what is needed to plan that: a reader for a pool.
+"""Frames of a video by their keys, each decoded once, the plan for that, and small copies: a reader for a pool.
 
 `read_spans` has the signature of `read_frames`, so that a `VideoReaderPool` runs it in its workers, where a file that
-hangs costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads many clips of a video
+hangs or brings down the decoder costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads
+many clips of a video
 
 1. asks for its `Timeline` (`find="timeline"`, and `timeline_of` the answer),
 2. takes the keys of the frames of each clip (`clip_keys`), and cuts all of them into reads (`Timeline.reads`),
@@ -16,12 +17,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .backends import PYAV_FILES, Backend
+from .backends import open_video
 from .colors import to_rgb
-from .failures import VideoSpanError
-from .pyav import OpenVideo, VideoLimits
-from .reading import ClipPixels, VideoFrames, indices_in_time, read_pixels
-from .resizing import resize, resized_size
+from .cutting import write_preview
+from .pyav import OpenVideo
+from .reading import VideoFrames, check_resized, indices_in_time, read_frames
+from .resizing import resize
 from .timeline import FrameRead, Timeline
 from .worker_process import VideoRequest
 
@@ -34,54 +35,51 @@ def read_spans(
     start_seconds: float | None = None,
     end_seconds: float | None = None,
     *,
-    backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
-    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     frames: dict[str, Any] | None = None,
     find: Literal["timeline"] | None = None,
-) -> ClipPixels:
-    """Read one clip, as `read_frames` does over its seconds; or frames by their keys; or find the timeline.
+    preview: str | None = None,
+    **options: Any,
+) -> VideoFrames:
+    """Read one clip, as `read_frames` does over its seconds; or frames by their keys; or do something else with a file.
 
     Args:
         path: A video file.
         num_frames: Of one clip.
         start_seconds: See `read_frames`.
         end_seconds: See `read_frames`.
-        backend: For one clip; frames by their keys are read with PyAV.
         size: See `read_frames`.
-        limits: See `read_frames`.
-        frames: A `FrameRead` as `request_of` writes it. The answer has the frames that decode, and their keys as
-            `indices`.
+        frames: A `FrameRead` as `request_of` writes it, for PyAV. The answer has the frames that decode, and their
+            keys as `indices`.
         find: "timeline": the answer is for `timeline_of`.
+        preview: The file that gets a small copy of the clip, by `cutting.write_preview`. The answer has no frames to
+            use, and as timestamps where the copy begins and ends in the video.
+        options: Others of `read_frames`, for one clip.
 
     Raises:
         VideoError: See `read_frames`.
     """
     path = Path(path)
-    size = tuple(size) if isinstance(size, list) else size  # as JSON has it
-    if find is not None:
-        with PYAV_FILES.lend(path) as video:
-            video.check(limits)
+    if frames is None and find is None and preview is None:
+        span = start_seconds, end_seconds
+        return read_frames(path, num_frames, *span, size=size, spread="seconds", **options)
+    with open_video(path) as video:
+        if find is not None:
             timeline = Timeline.of(video)
-        return ClipPixels(timeline.packed().reshape(1, 1, -1, 1), (), (), len(timeline.keys), 0.0)
-    if frames is None:
-        return read_pixels(
-            path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits, spread="seconds"
-        )
-    with PYAV_FILES.lend(path) as video:
-        video.check(limits)
+            return VideoFrames(timeline.packed().reshape(1, 1, -1, 1), (), (), len(timeline.keys), 0.0)
+        if preview is not None:
+            return VideoFrames(NO_PIXELS, (0,), write_preview(video, Path(preview), start_seconds, end_seconds), 1, 0.0)
+        assert frames is not None
         video.expect(frames["keyframes"], by_number=frames["by_number"])
-        pixels = _resized_frames(video, frames["keys"], size, limits, goes_on=frames["run"] is not None)
+        pixels = _resized_frames(video, frames["keys"], size, goes_on=frames["run"] is not None)
         found = sorted(pixels)
-        times = tuple(video.seconds(key) for key in found)
-    return ClipPixels(
-        np.stack([pixels[key] for key in found]) if found else NO_PIXELS, tuple(found), times, len(found), 0.0
-    )
+        stacked = np.stack([pixels[key] for key in found]) if found else NO_PIXELS
+        return VideoFrames(stacked, tuple(found), tuple(map(video.seconds, found)), len(found), 0.0)
 
 
 def timeline_of(answer: VideoFrames) -> Timeline:
     """The timeline in the answer to `find`."""
-    return Timeline.unpacked(answer.frames.numpy())
+    return Timeline.unpacked(answer.pixels)
 
 
 def clip_keys(timeline: Timeline, start_seconds: float, end_seconds: float, num_frames: int) -> list[int]:
@@ -103,14 +101,12 @@ def request_of(
 
 
 def _resized_frames(
-    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, limits: VideoLimits, *, goes_on: bool
+    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, *, goes_on: bool
 ) -> dict[int, np.ndarray]:
     # One at a time: many frames of full size would take gigabytes.
     height, width = video.size
     if size is not None:
-        new_height, new_width = resized_size(height, width, size)
-        if new_height * new_width > limits.max_pixels:
-            raise VideoSpanError(f"{video.path}: frames of {new_width} x {new_height} are too large")
+        check_resized(video.path, (height, width), size)
     pixels: dict[int, np.ndarray] = {}
 
     def keep(found: Any) -> None:

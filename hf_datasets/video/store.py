@@ -11,20 +11,8 @@ from .failures import VideoError
 from .frame_folder import is_frame
 
 VIDEO_EXTENSIONS = (
-    ".mp4",
-    ".mkv",
-    ".webm",
-    ".avi",
-    ".mov",
-    ".m4v",
-    ".mpg",
-    ".mpeg",
-    ".flv",
-    ".wmv",
-    ".3gp",
-    ".ts",
-    ".ogv",
-)
+    ".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv", ".3gp", ".ts", ".ogv",
+)  # fmt: skip
 # Control characters, a Windows drive, a backslash; `/` only separates folders below the root.
 UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|^[A-Za-z]:|^/")
 

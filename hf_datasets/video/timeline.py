@@ -231,11 +231,7 @@ class Timeline:
 def _packets_of_span(
     video: OpenVideo, start_seconds: float | None, end_seconds: float | None
 ) -> Iterator["av.Packet[VideoStream]"]:
-    """Demux what a `Timeline` needs of a span.
-
-    Yields:
-        Packets in decoding order, from the frame on display when the span starts up to one that is shown after it.
-    """
+    # In decoding order, from the frame on display when the span starts up to one that is shown after it.
     first = last = None
     if start_seconds is not None:
         first = floor((Fraction(start_seconds) + video.origin) / video.tick)

@@ -21,17 +21,14 @@ from typing import Any
 import numpy as np
 
 from .failures import describe_failure
-from .pyav import VideoLimits
-from .reading import ClipPixels, VideoFrames
+from .reading import VideoFrames
 
-READ_PIXELS = "hf_datasets.video.reading:read_pixels"
-OWN_READERS = "hf_datasets.video."  # which give arrays and do without torch
 REQUESTS = 0  # the descriptor of the standard input
 PARENT_CHECK_SECONDS = 1
 MAX_TIMER_SECONDS = 1e9
 PR_SET_PDEATHSIG = 1
 
-Reader = Callable[..., ClipPixels | VideoFrames]
+Reader = Callable[..., VideoFrames]
 
 
 def main() -> None:
@@ -48,12 +45,11 @@ def main() -> None:
         return  # the program ended before it sent the settings
     setup = json.loads(line)
     reader = _imported_reader(setup)
-    options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
     with suppress(BrokenPipeError):  # the calling program has ended
         if hasattr(os, "fork"):
-            _supervise(program, answers, lambda: _serve(answers, reader, options, setup["timeout_seconds"]))
+            _supervise(program, answers, lambda: _serve(answers, reader, setup))
         else:
-            _serve(answers, reader, options, setup["timeout_seconds"])
+            _serve(answers, reader, setup)
     shutil.rmtree(setup["folder"], ignore_errors=True)
     os._exit(0)  # at once: flushing could wait for a program that has ended
 
@@ -61,19 +57,13 @@ def main() -> None:
 def _imported_reader(setup: dict[str, Any]) -> Reader:
     # All that is slow to import is imported here, where no clip's time is running.
     needed = ["av", "av.video.reformatter", "PIL.Image"]
-    if not setup["reader"].startswith(OWN_READERS) or setup["options"]["backend"] == "torchcodec":
-        needed.append("torch")
-    if setup["options"]["backend"] in {"torchcodec", "decord"}:
-        needed.append({"torchcodec": "torchcodec.decoders", "decord": "decord"}[setup["options"]["backend"]])
+    backend = setup["options"]["backend"]
+    if backend == "decord" or backend.startswith("torchcodec"):
+        needed.append("decord" if backend == "decord" else "torchcodec.decoders")
     for module in needed:
         with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will name the error
             importlib.import_module(module)
-    return named_function(setup["reader"])
-
-
-def named_function(name: str) -> Reader:
-    """The function `module:name`."""
-    module, _, function = name.partition(":")
+    module, _, function = setup["reader"].partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
     return reader
 
@@ -134,7 +124,7 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_seconds: float) -> None:
+def _serve(answers: Any, reader: Reader, setup: dict[str, Any]) -> None:
     if hasattr(signal, "SIGALRM"):  # as a program may have left them
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
@@ -145,8 +135,8 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
         except ValueError:
             continue  # the rest of a line during which another reader was killed
         if request["process"] == os.getpid():  # else it was meant for one that died
-            with _at_most(timeout_seconds):
-                answer = _answer(request, reader, options)
+            with _at_most(setup["timeout_seconds"]):
+                answer = _answer(request, reader, setup["options"])
             _send(answers, answer)
 
 
@@ -171,7 +161,6 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             end_seconds=request["end_seconds"],
             **(options | request["options"]),
         )
-        pixels = _pixels_of(clip)
     except Exception as error:  # any error while reading a file is reported as that file's failure
         reason, is_fault_of_file = describe_failure(error)
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
@@ -179,20 +168,14 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         slot = Path(request["slot"])
         # Overwritten, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
         with slot.open("r+b" if slot.exists() else "w+b") as file:
-            file.write(np.ascontiguousarray(pixels).data)
+            file.write(np.ascontiguousarray(clip.pixels).data)
     except OSError as error:  # not the video's fault
         return {"number": request["number"], "unwritable": [error.errno, str(error)]}
     return {
         "number": request["number"],
-        "shape": pixels.shape,
+        "shape": clip.pixels.shape,
         "indices": clip.indices,
         "timestamps_seconds": clip.timestamps_seconds,
         "num_frames_in_clip": clip.num_frames_in_clip,
         "missing_seconds": clip.missing_seconds,
     }
-
-
-def _pixels_of(clip: ClipPixels | VideoFrames) -> Any:
-    if isinstance(clip, ClipPixels):
-        return clip.pixels
-    return clip.frames.permute(0, 2, 3, 1).contiguous().numpy()  # (T, H, W, C), as it lies in memory

@@ -8,70 +8,39 @@ query, source, license, and what of it is inferred. `estimate` says what a model
 """
 
 from hf_models.encoders.aim import AIMEncoder
-from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
+from hf_models.encoders.blip import BlipEncoder
 from hf_models.encoders.dual_encoders import (
-    IMAGE_FRAMES,
     DotProductEncoder,
     ImageEncoder,
-    LanguageBindEncoder,
     PerceptionEncoder,
     VidCLIPEncoder,
-    VideoOnlyEncoder,
-    VideoPrismEncoder,
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate
-from hf_models.encoders.language_models import (
-    E5VEncoder,
-    GMEEncoder,
-    LanguageModelEncoder,
-    MMEmbedEncoder,
-    Qwen3VLEncoder,
-)
-from hf_models.encoders.loading import (
-    ENCODERS,
-    IMAGE_MODELS,
-    default_frames,
-    estimate,
-    is_sentence_transformer,
-    load_encoder,
-    load_sentence_transformer,
-    short_name,
-)
+from hf_models.encoders.language_models import GMEEncoder, LanguageModelEncoder
+from hf_models.encoders.loading import ENCODERS, estimate, load_encoder, load_sentence_transformer, short_name
 from hf_models.encoders.modeling_blip_composed import BlipForComposedRetrieval
-from hf_models.encoders.protocol import Encoder, Usage, pooled
+from hf_models.encoders.protocol import Encoder, pooled
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
 from hf_models.encoders.tfcovr import TFCoVREncoder
 
 __all__ = [
     "ENCODERS",
-    "IMAGE_FRAMES",
-    "IMAGE_MODELS",
     "AIMEncoder",
-    "Blip2Encoder",
     "BlipEncoder",
     "BlipForComposedRetrieval",
     "DotProductEncoder",
-    "E5VEncoder",
     "Encoder",
     "Estimate",
     "GMEEncoder",
     "ImageEncoder",
-    "LanguageBindEncoder",
     "LanguageModelEncoder",
-    "MMEmbedEncoder",
     "PerceptionEncoder",
-    "Qwen3VLEncoder",
     "SentenceTransformerEncoder",
     "TFCoVREncoder",
-    "Usage",
     "VidCLIPEncoder",
-    "VideoOnlyEncoder",
-    "VideoPrismEncoder",
     "XCLIPEncoder",
-    "default_frames",
     "estimate",
-    "is_sentence_transformer",
     "load_encoder",
     "load_sentence_transformer",
     "pooled",

@@ -1,6 +1,5 @@
 """What is trained beside a frozen model and saved without it: adapters of PEFT, heads over layers."""
 
-import logging
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
-from hf_models.checkpoints import opening
-from hf_models.encoders.configuration_layer_head import LayerHeadConfig
-from hf_models.encoders.modeling_layer_head import LayerHead
+from hf_models.checkpoints import open_whole, opening
+from hf_models.encoders.modeling_layer_head import LayerHead, LayerHeadConfig
 from hf_models.encoders.protocol import Encoder
 
 if TYPE_CHECKING:
@@ -21,11 +19,6 @@ PEFT_PREFIX = "base_model.model."
 MAY_BE_MISSING: dict[str, Any] = {
     f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
 }
-
-
-def no_report(record: logging.LogRecord) -> bool:
-    """Whether a message is not transformers' report on loading."""
-    return "LOAD REPORT" not in record.getMessage()
 
 
 def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
@@ -144,12 +137,7 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
             f"{adapter} is a head over the layers of a language model, and {name_or_path} embeds otherwise; "
             f"load {base} with it"
         )
-    with opening(adapter):
-        loaded: Any = LayerHead.from_pretrained(adapter, output_loading_info=True)
-    head: LayerHead = loaded[0]
-    report = loaded[1]
-    if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"{len(missing)} weights of {adapter} are missing, such as {missing[0]}; train it again")
+    head: LayerHead = open_whole(LayerHead, adapter, cure="train it again")
     return head
 
 
@@ -160,7 +148,4 @@ def is_adapter(name_or_path: str) -> bool:
 
 def base_of(adapter: str) -> str:
     """The model that adapters of PEFT were trained on, as they name it."""
-    from peft import PeftConfig
-
-    with opening(adapter):
-        return str(PeftConfig.from_pretrained(adapter).base_model_name_or_path)
+    return str(read_adapter(adapter).base_model_name_or_path)

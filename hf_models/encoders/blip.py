@@ -114,6 +114,11 @@ class Blip2Encoder(Encoder):
         super().__init__(model, processor, num_frames)
         self.pooling = pooling
 
+    @classmethod
+    def text_config(cls, config: Any) -> Any:
+        """Of the Q-Former; its language model writes texts and reads none."""
+        return config.qformer_config
+
     @property
     def depends_on(self) -> dict[str, str]:
         """See `Encoder`."""
@@ -157,10 +162,3 @@ class Blip2Encoder(Encoder):
         if videos.ndim == 2:
             return super().compare(videos, texts)
         return (videos @ texts.T).amax(1)
-
-    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Token ids of the texts alone, without the places for an image that BLIP-2's processor would add."""
-        tokenizer = self.processor.tokenizer
-        longest = min(tokenizer.model_max_length, self.model.config.qformer_config.max_position_embeddings)
-        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
-        return {name: tokens[name].to(self.model.device) for name in ("input_ids", "attention_mask")}

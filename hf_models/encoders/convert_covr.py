@@ -9,7 +9,6 @@ no place for is refused.
 
 import argparse
 import math
-import re
 import sys
 from pathlib import Path
 from typing import cast
@@ -19,7 +18,7 @@ from torch import Tensor
 from transformers import AutoProcessor, BlipConfig, BlipForImageTextRetrieval, BlipVisionConfig
 
 from hf_models.atomic_files import new_folder
-from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
+from hf_models.checkpoints import load_weights, make_config, read_checkpoint, renamed, size_of
 
 WIDTH_OF_HEAD = 64  # in both towers of BLIP's base and large
 ONLY_FOR_TRAINING = (
@@ -39,18 +38,6 @@ RENAMES = (
 )
 
 
-def rename(name: str) -> str:
-    """Give a weight of BLIP's original layout the name that it has in transformers.
-
-    Example:
-        >>> rename("visual_encoder.blocks.3.attn.qkv.weight")
-        'vision_model.encoder.layers.3.self_attn.qkv.weight'
-    """
-    for pattern, replacement in RENAMES:
-        name = re.sub(pattern, replacement, name)
-    return name
-
-
 def count_layers(weights: dict[str, Tensor], start: str) -> int:
     """How many layers there are below a prefix.
 
@@ -64,7 +51,7 @@ def count_layers(weights: dict[str, Tensor], start: str) -> int:
 
 
 def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
-    """Read the architecture from the shapes of weights that `rename` has named.
+    """Read the architecture from the shapes of weights that have the names of transformers.
 
     Raises:
         ValueError: A weight that shows a size is missing.
@@ -116,7 +103,8 @@ def convert(checkpoint: Path) -> BlipForImageTextRetrieval:
         ValueError: It is not a BLIP for retrieval in its original layout, or a weight is missing, too many or of
             another shape.
     """
-    weights = {rename(name): value for name, value in read_checkpoint(checkpoint, skip=ONLY_FOR_TRAINING).items()}
+    given = read_checkpoint(checkpoint, skip=ONLY_FOR_TRAINING)
+    weights = {renamed(name, RENAMES): value for name, value in given.items()}
     config = infer_config(weights)
     if not any(name.startswith("itm_head.") for name in weights):
         weights |= {

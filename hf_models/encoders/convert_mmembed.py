@@ -9,7 +9,6 @@ configuration, which is LLaVA's), and from the weights, which keep their precisi
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 from transformers import LlavaNextConfig, LlavaNextProcessor, PreTrainedConfig
 
 from hf_models.atomic_files import new_folder
-from hf_models.checkpoints import make_config, read_checkpoint, size_of
+from hf_models.checkpoints import make_config, read_checkpoint, renamed, size_of
 
 from .configuration_mmembed import MMEmbedConfig
 from .modeling_mmembed import MMEmbedModel
@@ -41,18 +40,6 @@ IMAGES = ("vision_config", "image_token_index", "vision_feature_layer", "image_g
 TEXT = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"}
 TEXT |= {"max_position_embeddings", "rms_norm_eps", "hidden_act"}
 RETRIEVER = "nvidia/NV-Embed-v1"
-
-
-def rename(name: str) -> str:
-    """Give a released weight the name that it has in `MMEmbedModel`.
-
-    Example:
-        >>> rename("latent_attention_model.cross_attend_blocks.1.fn.net.0.bias")
-        'latent_attention.up.bias'
-    """
-    for pattern, replacement in RENAMES:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def read_config(folder: Path, retriever: str, weights: dict[str, Tensor]) -> MMEmbedConfig:
@@ -97,7 +84,7 @@ def convert(folder: Path, retriever: str = RETRIEVER) -> MMEmbedModel:
     if not files:
         raise ValueError(f"there are no safetensors in {str(folder)!r}; name the downloaded folder of nvidia/MM-Embed")
     read = [read_checkpoint(path, skip=COUNTERS) for path in files]
-    weights = {rename(name): weight for part in read for name, weight in part.items()}
+    weights = {renamed(name, RENAMES): weight for part in read for name, weight in part.items()}
     config = read_config(folder, retriever, weights)
     config.dtype = weights["latent_attention.latents"].dtype
     with torch.device("meta"):  # half of what a second copy in memory would need

@@ -5,13 +5,14 @@ that an embedding does not depend on its batch.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from transformers.video_utils import VideoMetadata
 
+from hf_models.encoders.estimates import PROMPTS_AT_ONCE
 from hf_models.encoders.modeling_layer_head import LayerHead, check_layers
 from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
 from hf_models.fingerprints import weights_fingerprint
@@ -29,7 +30,6 @@ GME_INSTRUCTION = "You are a helpful assistant."
 MM_EMBED_INSTRUCTION = (
     "Retrieve a day-to-day image that aligns with the modification instructions of the provided image."
 )
-PROMPTS_AT_ONCE = 8
 
 
 class LanguageModelEncoder(Encoder):
@@ -44,8 +44,7 @@ class LanguageModelEncoder(Encoder):
             unit-norm embeddings. None: as the family was used.
         prompts_at_once: How many prompts the model reads at a time.
         layers: Give the last token's states of these layers, each of unit norm, `(B, layers, D)`, in place of rows:
-            the features of a `LayerHead`. 0 is the token embeddings, -1 the last layer. None: rows.
-        head: What makes rows of these states; it decides the layers. `load_encoder(..., adapter=FOLDER)` loads one.
+            the features of a `LayerHead`, see `add_head`. 0 is the token embeddings, -1 the last layer. None: rows.
 
     Raises:
         ValueError: The model does not have one of the layers.
@@ -68,17 +67,14 @@ class LanguageModelEncoder(Encoder):
         one_prompt: bool | None = None,
         prompts_at_once: int = PROMPTS_AT_ONCE,
         layers: Sequence[int] | None = None,
-        head: LayerHead | None = None,
     ) -> None:
         super().__init__(model, processor, num_frames)
         self.layers = None if layers is None else list(layers)
         self.head: LayerHead | None = None
-        if layers is not None and not self.has_layers:
-            raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
         if layers is not None:
+            if not self.has_layers:
+                raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
             check_layers(list(layers), model.config.get_text_config().num_hidden_layers)
-        if head is not None:
-            self.add_head(head)
         self.instruction = self.default_instruction if instruction is None else instruction
         self.one_prompt = self.default_one_prompt if one_prompt is None else one_prompt
         self.prompts_at_once = prompts_at_once
@@ -166,13 +162,21 @@ class LanguageModelEncoder(Encoder):
 
     def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
         """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
-        rows = []
-        for first in range(0, len(prompts), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            flat = [image for each in images[part] for image in each]
-            options = {"images": flat, "images_kwargs": self.image_options} if flat else {}
-            rows.append(self.last_token(self.processor(text=prompts[part], **options, **PADDED)))
-        return torch.cat(rows)
+        return self.in_turn(self.read_images, prompts, images)
+
+    def in_turn(
+        self, read: Callable[[list[str], Sequence[Any]], Tensor], prompts: list[str], shown: Sequence[Any]
+    ) -> Tensor:
+        """Rows of prompts, each with what it shows, of which the model reads `prompts_at_once` at a time."""
+        starts = range(0, len(prompts), self.prompts_at_once)
+        parts = [slice(start, start + self.prompts_at_once) for start in starts]
+        return torch.cat([read(prompts[part], shown[part]) for part in parts])
+
+    def read_images(self, prompts: list[str], images: Sequence[list[Tensor]]) -> Tensor:
+        """`read` of as many prompts as the model reads at a time."""
+        flat = [image for each in images for image in each]
+        options = {"images": flat, "images_kwargs": self.image_options} if flat else {}
+        return self.last_token(self.processor(text=prompts, **options, **PADDED))
 
     def last_token(self, inputs: Any) -> Tensor:
         """Unit-norm `(N, D)`: the output at the last token of each prompt; of several layers `(N, layers, D)`."""
@@ -279,22 +283,19 @@ class MMEmbedEncoder(LanguageModelEncoder):
         query = f"Instruct: {self.instruction}\nQuery: " if marks and text is not None else ""
         return query + (f"{marks}\n" if marks else "") + (text or "")
 
-    def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
-        """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
-        rows = []
-        for first in range(0, len(prompts), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            ids = [self.token_ids(prompt) for prompt in prompts[part]]
-            skipped = [self.count_instruction(prompt) for prompt in prompts[part]]
-            place = torch.arange(max(map(len, ids)))
-            given = torch.tensor([[*each, *[0] * (len(place) - len(each))] for each in ids])
-            mask = (place < torch.tensor([[len(each)] for each in ids])).long()
-            pool_mask = mask * (place >= torch.tensor([[count] for count in skipped]))
-            inputs = {"input_ids": given, "attention_mask": mask, "pool_mask": pool_mask}
-            if flat := [image for each in images[part] for image in each]:  # of each, the view of the whole
-                inputs["pixel_values"] = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"][:, 0]
-            rows.append(self.model(**{name: self.on_device(value) for name, value in inputs.items()}).float())
-        return torch.cat(rows)
+    def read_images(self, prompts: list[str], images: Sequence[list[Tensor]]) -> Tensor:
+        """`read` of as many prompts as the model reads at a time."""
+        ids = [self.token_ids(prompt) for prompt in prompts]
+        skipped = [self.count_instruction(prompt) for prompt in prompts]
+        place = torch.arange(max(map(len, ids)))
+        given = torch.tensor([[*each, *[0] * (len(place) - len(each))] for each in ids])
+        mask = (place < torch.tensor([[len(each)] for each in ids])).long()
+        pool_mask = mask * (place >= torch.tensor([[count] for count in skipped]))
+        inputs = {"input_ids": given, "attention_mask": mask, "pool_mask": pool_mask}
+        if flat := [image for each in images for image in each]:  # of each, the view of the whole
+            inputs["pixel_values"] = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"][:, 0]
+        rows: Tensor = self.model(**{name: self.on_device(value) for name, value in inputs.items()})
+        return rows.float()
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a prompt, each image as long as it is, with the token of the end."""
@@ -337,15 +338,13 @@ class Qwen3VLEncoder(LanguageModelEncoder):
         check_videos(frames)
         if not self.one_prompt or any(len(video) == 1 for video in frames):
             return super().embed(frames, texts)
-        rows = []
-        for first in range(0, len(frames), self.prompts_at_once):
-            part = slice(first, first + self.prompts_at_once)
-            prompts = [self.prompt(QWEN_VIDEO, text) for text in texts[part]]
-            times = [
-                VideoMetadata(total_num_frames=len(video), fps=1.0, frames_indices=list(range(len(video))))
-                for video in frames[part]
-            ]
-            options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
-            batch = self.processor(text=prompts, videos=list(frames[part]), videos_kwargs=options, **PADDED)
-            rows.append(self.last_token(batch))
-        return torch.cat(rows)
+        return self.in_turn(self.read_videos, [self.prompt(QWEN_VIDEO, text) for text in texts], frames)
+
+    def read_videos(self, prompts: list[str], videos: Sequence[Tensor]) -> Tensor:
+        """Unit-norm embeddings `(N, D)` of prompts, each with its video."""
+        times = [
+            VideoMetadata(total_num_frames=len(video), fps=1.0, frames_indices=list(range(len(video))))
+            for video in videos
+        ]
+        options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
+        return self.last_token(self.processor(text=prompts, videos=list(videos), videos_kwargs=options, **PADDED))

@@ -20,8 +20,8 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
-from hf_models.checkpoints import numbers_in, opening
-from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head, no_report
+from hf_models.checkpoints import numbers_in, open_whole, opening
+from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head
 from hf_models.encoders.aim import AIMEncoder, adapted_aim, is_aim
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_clip_resnet import CLIPResNetConfig
@@ -131,12 +131,12 @@ def load_encoder(
     """
     options = dict(options or {})
     if aim_text is not None and is_aim(name_or_path):
-        options["clip"] = load_clip(aim_text, device)
+        options["clip"] = _load_clip(aim_text, device)
     if is_adapter(name_or_path):
-        return load_adapted(name_or_path, device, num_frames, trust_remote_code, aim_text, options)
+        return _load_adapted(name_or_path, device, num_frames, trust_remote_code, aim_text, options)
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
     kind = SentenceTransformerEncoder if config is None else ENCODERS[config.model_type]
-    check_options(kind, options)
+    _check_options(kind, options)
     if config is None:
         if adapter is not None:
             raise ValueError(
@@ -149,8 +149,7 @@ def load_encoder(
             frames = choose_frames(kind, config, num_frames, name_or_path, processor)
         if torch.device(device).type == "cuda":
             check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
-        with opening(name_or_path, checked=True):
-            model = load_whole(name_or_path, kind, config)
+        model = load_whole(name_or_path, kind, config)
     except ImportError as error:  # Perception Encoder's tower is one of timm's
         raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
     head = None if adapter is None else load_head(adapter, name_or_path, kind)
@@ -163,7 +162,7 @@ def load_encoder(
     return encoder
 
 
-def load_adapted(
+def _load_adapted(
     adapter: str,
     device: torch.device | str,
     num_frames: int | None,
@@ -180,12 +179,7 @@ def load_adapted(
     return AIMEncoder(model.to(device).eval(), processor, num_frames or model.config.num_frames, **options)
 
 
-def load_clip(name_or_path: str, device: torch.device | str) -> Encoder:
-    """The whole CLIP that an AIM was built on.
-
-    Raises:
-        ValueError: It is another model, or not whole.
-    """
+def _load_clip(name_or_path: str, device: torch.device | str) -> Encoder:
     model_type = AutoConfig.from_pretrained(name_or_path).model_type
     if model_type != "clip":
         raise ValueError(f"{name_or_path} is a {model_type!r} model; AIM is built on a 'clip', with both its towers")
@@ -287,12 +281,7 @@ def gme_config(name_or_path: str) -> Any | None:
         return Qwen2VLConfig.from_dict(fields)
 
 
-def check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
-    """Refuse options that an encoder does not have.
-
-    Raises:
-        ValueError: There is one.
-    """
+def _check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
     known = [name for name in signature(kind).parameters if name not in {"model", "processor", "num_frames"}]
     if unknown := sorted(options.keys() - known):
         raise ValueError(f"{kind.__name__} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
@@ -328,9 +317,9 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
             f"{name_or_path} holds a {type(processor).__name__}, and a {config.model_type!r} model takes a "
             f"{wanted.__name__}; save the processor of the model that it was trained from into the folder"
         )
-    check_pixels(processor, name_or_path)
-    check_patches(processor, config, name_or_path)
-    read = getattr(getattr(config, "qformer_config", None) or config.get_text_config(), "vocab_size", None)
+    _check_pixels(processor, name_or_path)
+    _check_patches(processor, config, name_or_path)
+    read = getattr(kind.text_config(config), "vocab_size", None)
     tokenizer = getattr(processor, "tokenizer", None)
     written = getattr(tokenizer, "vocab_size", 0)  # less added tokens that none reads
     if backend := getattr(tokenizer, "backend_tokenizer", None):
@@ -343,12 +332,8 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
     return processor
 
 
-def check_pixels(processor: Any, name_or_path: str) -> None:
-    """Refuse a processor that makes frames larger than any model reads, before it fills the memory.
-
-    Raises:
-        ValueError: It does.
-    """
+def _check_pixels(processor: Any, name_or_path: str) -> None:
+    # Frames larger than any model reads would fill the memory.
     for part in (getattr(processor, name, None) for name in ("image_processor", "video_processor")):
         fields = list(numbers_in(part.to_dict())) if part else []
         most = MOST_SIDE**2 if "min_pixels" in dict(fields) or "Qwen" in type(part).__name__ else MOST_SIDE
@@ -360,12 +345,7 @@ def check_pixels(processor: Any, name_or_path: str) -> None:
                 )
 
 
-def check_patches(processor: Any, config: Any, name_or_path: str) -> None:
-    """Refuse a processor that cuts frames into other patches than the model reads, or marks them by another token.
-
-    Raises:
-        ValueError: It does.
-    """
+def _check_patches(processor: Any, config: Any, name_or_path: str) -> None:
     images, vision = getattr(processor, "image_processor", None), getattr(config, "vision_config", None)
     pairs = [(images, vision, *names) for names in PATCHES.items()]
     for maker, reader, name, other in [*pairs, (processor, config, "image_token_id", "image_token_id")]:
@@ -398,27 +378,20 @@ def try_out(encoder: Any, name_or_path: str) -> None:
             raise ValueError(f"{name_or_path} gives embeddings that are not finite; copy it again")
 
 
-def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
-    """A model all of whose weights are in its files.
+def no_report(record: logging.LogRecord) -> bool:
+    """Whether a message is not transformers' report on loading."""
+    return "LOAD REPORT" not in record.getMessage()
 
-    Raises:
-        ValueError: Some are missing, or of another shape.
-    """
-    model_class = getattr(transformers, kind.model_class)
+
+def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
+    """A model all of whose weights are in its files; see `open_whole`."""
     logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(no_report)  # it warns of a language head that no encoder needs; what is missing is said below
+    logger.addFilter(no_report)  # it warns of a language head that no encoder needs
+    cure = f"it was saved for another task or not to its end. A whole one: {kind.usage.source}"
     try:
-        model, report = model_class.from_pretrained(name_or_path, config=config, output_loading_info=True)
-    except RuntimeError as error:  # weights of other shapes
-        raise ValueError(f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}") from None
+        return open_whole(getattr(transformers, kind.model_class), name_or_path, cure=cure, config=config)
     finally:
         logger.removeFilter(no_report)
-    if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was saved for "
-            f"another task or not to its end. A whole one: {kind.usage.source}"
-        )
-    return model
 
 
 def is_sentence_transformer(name_or_path: str) -> bool:

@@ -71,6 +71,11 @@ class Encoder:
         """The only number of frames that a model of this configuration and processor takes, None where it takes any."""
         return None
 
+    @classmethod
+    def text_config(cls, config: Any) -> Any:
+        """The part of a configuration that says how the model reads texts."""
+        return config.get_text_config()
+
     @property
     def depends_on(self) -> dict[str, str]:
         """What the embeddings depend on besides weights, processor, tokenizer and frames, by name."""
@@ -130,7 +135,8 @@ class Encoder:
             return self.encode_video(frames)
         if frames is None:
             return self.encode_text(texts)
-        check_pairs(frames, texts)
+        if len(frames) != len(texts):
+            raise ValueError(f"a query is a video and a text; there are {len(frames)} videos and {len(texts)} texts")
         return self.compose(frames, texts)
 
     def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
@@ -214,7 +220,7 @@ class Encoder:
         tokenizer = getattr(self.processor, "tokenizer", None)
         if tokenizer is None or not hasattr(self.model.config, "get_text_config"):
             return 0, None
-        longest = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        longest = getattr(self.text_config(self.model.config), "max_position_embeddings", None)
         return len(tokenizer(text)["input_ids"]), longest and min(longest, tokenizer.model_max_length)
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
@@ -242,8 +248,7 @@ class Encoder:
         if not texts:
             raise ValueError("there is no text to encode; give at least one")
         tokenizer = self.processor.tokenizer
-        fields = self.model.config.get_text_config()
-        readable = getattr(fields, "max_position_embeddings", 10**6)
+        readable = getattr(self.text_config(self.model.config), "max_position_embeddings", 10**6)
         longest = min(tokenizer.model_max_length, readable, most_tokens)
         padding = "max_length" if "siglip" in self.model.config.model_type else True  # as it was trained
         tokens = tokenizer(list(texts), padding=padding, truncation=True, max_length=longest, return_tensors="pt")
@@ -314,16 +319,6 @@ def check_videos(frames: Sequence[Tensor], num_frames: int | None = None) -> Non
             raise ValueError(f"a video is (frames, 3, height, width), not {tuple(video.shape)}")
         if num_frames not in {None, len(video)}:
             raise ValueError(f"this model takes {num_frames} frames of a video, not {len(video)}; sample as many")
-
-
-def check_pairs(frames: Sequence[Tensor], texts: Sequence[str]) -> None:
-    """Refuse queries of which one half is missing.
-
-    Raises:
-        ValueError: There are not as many videos as texts.
-    """
-    if len(frames) != len(texts):
-        raise ValueError(f"a query is a video and a text; there are {len(frames)} videos and {len(texts)} texts")
 
 
 def pooled(features: Any) -> Tensor:

@@ -13,13 +13,26 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hf_models.atomic_files import to_disk
-from hf_models.vector_database import connect
 
 NEWEST_VERSION = "latest_version_hint.json"
 TRANSACTIONS = "_transactions"
 DAMAGE = re.compile(r"LanceError\(IO\)|LanceError\(Arrow\): (?:Io|Parser) error|lance error: Not found: ")
+
+
+def connect(path: str) -> Any:
+    """A connection to the LanceDB database of an index.
+
+    Raises:
+        ImportError: LanceDB is not installed.
+    """
+    try:
+        import lancedb
+    except ImportError as error:
+        raise ImportError("an index needs LanceDB: pip install 'subtle-video[index]'") from error
+    return lancedb.connect(path)
 
 
 class FilesOnDisk:

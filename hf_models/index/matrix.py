@@ -71,25 +71,26 @@ class Part:
         found = self.row_ids[places] == row_ids if len(self.row_ids) else np.zeros(len(row_ids), bool)
         return found, places[found]
 
-    def take(self, places: np.ndarray, columns: Sequence[str] = COLUMNS) -> pa.Table:
+    def take(self, places: np.ndarray) -> pa.Table:
         """The columns of some rows, in their order."""
         order = np.argsort(places, kind="stable")
         batches, starts = np.unique(places[order] // ROWS_PER_BATCH, return_index=True)
         taken = [
-            self.columns.get_batch(int(batch)).select(list(columns)).take(pa.array(rows % ROWS_PER_BATCH))
+            self.columns.get_batch(int(batch)).take(pa.array(rows % ROWS_PER_BATCH))
             for batch, rows in zip(batches, np.split(places[order], starts)[1:], strict=True)
         ]
-        table = pa.Table.from_batches(taken, schema=schema_of(columns))
+        table = pa.Table.from_batches(taken, schema=schema_of(COLUMNS))
         return table.take(pa.array(np.argsort(order)))
 
 
 class MomentMatrix:
     """The vectors of a model of an index, for exact search; threads may share it.
 
+    Its files lie in the user's cache, by the place of the index.
+
     Args:
         index: The index.
         model: One of its models.
-        folder: Where the files are; None: in the user's cache, by the place of the index.
 
     Example:
         >>> matrix = MomentMatrix(index, index.active)  # doctest: +SKIP
@@ -97,16 +98,13 @@ class MomentMatrix:
         >>> matrix.nearest(np.ones((1, 256), np.float32), 10)[0]["video"]  # doctest: +SKIP
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, folder: Path | None = None) -> None:
+    def __init__(self, index: MomentIndex, model: IndexedModel) -> None:
+        from huggingface_hub import cached_assets_path
+
         self.index, self.model = index, model
         self.place = index.place
-        self.shares_cache = folder is None
-        if folder is None:
-            from huggingface_hub import cached_assets_path
-
-            names = (hashlib.sha256(part.encode()).hexdigest()[:24] for part in (self.place, model.key))
-            folder = cached_assets_path("subtle-video", "vectors", next(names)) / next(names)
-        self.folder = folder
+        of_index, of_model = (hashlib.sha256(part.encode()).hexdigest()[:24] for part in (self.place, model.key))
+        self.folder = cached_assets_path("subtle-video", "vectors", of_index) / of_model
         self.parts: tuple[Part, ...] = ()
         self.stamp = ""
         self.filters: OrderedDict[str, list[np.ndarray]] = OrderedDict()
@@ -132,7 +130,7 @@ class MomentMatrix:
             now = [table.version, versions.get(table.version)]
             made_of, parts = self.read_state()
             if made_of != now:
-                if self.shares_cache and not self.folder.exists():
+                if not self.folder.exists():
                     self.sweep()
                 with caching(self.folder):
                     self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
 """Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
 
 import math
-from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -68,7 +67,7 @@ def search_many(
     if probes is None:
         matrix.refresh()
     else:
-        check_probes(index.path, index.moments(model.key), probes)
+        _check_probes(index.path, index.moments(model.key), probes)
     if queries.shape[1:] != (model.dimensions,) or not np.isfinite(queries).all():
         raise ValueError(f"a query must be {model.dimensions} finite numbers, not {queries.shape[1:]}")
     if limit < 1:
@@ -110,12 +109,7 @@ def default_probes(index: MomentIndex, model: IndexedModel) -> int:
     return max(FEWEST_PROBES, round(2 * math.sqrt(math.sqrt(trained_on))))
 
 
-def check_probes(path: str, table: Any, probes: int) -> None:
-    """Refuse an approximate search that cannot be.
-
-    Raises:
-        ValueError: `probes` is below 1, or there is no approximate index.
-    """
+def _check_probes(path: str, table: Any, probes: int) -> None:
     if probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
     if approximate_of(table) is None:
@@ -197,10 +191,5 @@ def is_decided(scores: np.ndarray, limit: int) -> bool:
 def ranked(rows: pa.Table, scores: np.ndarray, limit: int) -> list[dict[str, Any]]:
     """The best rows, equal scores in the order of the videos."""
     found = [row | {"score": float(score)} for row, score in zip(rows.select(COLUMNS).to_pylist(), scores, strict=True)]
-    found.sort(key=lambda row: (-row["score"], *place_of(row)))
+    found.sort(key=lambda row: (-row["score"], *(row[name] for name in ("video", *TIMES, "moment_id"))))
     return found[:limit]
-
-
-def place_of(row: dict[str, Any]) -> Sequence[Any]:
-    """What equal scores are ordered by."""
-    return row["video"], row["start_seconds"], row["end_seconds"], row["moment_id"]

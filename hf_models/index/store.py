@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
-from hf_models.index.durability import FilesOnDisk, go_back, reading
-from hf_models.vector_database import FEWEST_PARTITIONED, connect
+from hf_models.index.durability import FilesOnDisk, connect, go_back, reading
 
 FORMAT = 3  # since the frames of a moment are spread over its time
 MODELS = "models"
 NAMES_PER_DELETION = 500
+FEWEST_PARTITIONED = 50_000  # moments from which on an approximate index is of use
 COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked into by the next
 GROWTH_BEFORE_TRAINING = 2  # an approximate index is trained again on so many times the moments it was trained on
 APPROXIMATE = re.compile(r"vector_(flat|sq)_(\d{1,15})")  # the name of one: its kind, and the moments it was trained on
@@ -126,16 +126,8 @@ class IndexedModel:
 
     def as_row(self) -> dict[str, Any]:
         """The row of the table of models."""
-        return {
-            "key": self.key,
-            "name": self.name,
-            "made_by": json.dumps(dict(self.made_by)),
-            "root": self.root,
-            "details": json.dumps(dict(self.details)),
-            "dimensions": self.dimensions,
-            "activated": self.activated,
-            "format": FORMAT,
-        }
+        as_json = {"made_by": json.dumps(dict(self.made_by)), "details": json.dumps(dict(self.details))}
+        return vars(self) | as_json | {"format": FORMAT}
 
 
 class MomentIndex:
@@ -242,16 +234,18 @@ class MomentIndex:
         return max(self.models.values(), key=lambda model: model.activated)
 
     def find(self, name: str | None) -> IndexedModel:
-        """A model by its key, name, or the last part of its name; None: the active one.
+        """A model by its key, name, path, or the last parts of its name; None: the active one.
 
         Raises:
             ValueError: There is none, or there are several.
         """
         if name is None:
             return self.active
-        exact = [model for model in self.models.values() if name == model.key]
-        named = [model for model in self.models.values() if same_name(name, model.name)]
-        found = exact or named
+        found = [model for model in self.models.values() if name == model.key] or [
+            model
+            for model in self.models.values()
+            if Path(name).resolve() == Path(model.name).resolve() or f"/{model.name}".endswith(f"/{name}")
+        ]
         known = ", ".join(f"{model.key} ({model.name})" for model in self.models.values()) or "none"
         if len(found) != 1:
             what = f"several models of {self.path} are called" if found else f"{self.path} holds no vectors of"
@@ -269,7 +263,7 @@ class MomentIndex:
         """
         known = self.models.get(model.key)
         activated = known.activated if known else 0 if self.models else 1
-        model = IndexedModel(**{**model.__dict__, "activated": activated})
+        model = replace(model, activated=activated)
         if known != model:
             self._write_model(model)
         from lancedb.index import BTree
@@ -290,8 +284,7 @@ class MomentIndex:
 
     def activate(self, name: str) -> IndexedModel:
         """Search with this model from now on; the others' vectors stay."""
-        found = self.find(name)
-        model = IndexedModel(**{**found.__dict__, "activated": self.active.activated + 1})
+        model = replace(self.find(name), activated=self.active.activated + 1)
         self._write_model(model)
         return model
 
@@ -462,13 +455,6 @@ class MomentIndex:
 
 
 OWN_FILES = {"run.lock", "results.json", "text_queries"}
-
-
-def same_name(name: str, other: str) -> bool:
-    """Whether two names are of one model: a folder by its whole path, or by its last parts."""
-    if Path(name).exists() or Path(other).exists():
-        return Path(name).resolve() == Path(other).resolve() or f"/{other}".endswith(f"/{name}")
-    return f"/{other}".endswith(f"/{name}")
 
 
 def approximate_of(table: Any) -> tuple[str, int] | None:

@@ -13,12 +13,12 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal
 
 from torch import Tensor
 
 from hf_models.atomic_files import new_folder
-from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
+from hf_models.checkpoints import load_weights, make_config, read_checkpoint, renamed, size_of
 
 from .configuration_hero import HEROConfig
 from .configuration_reloclnet import ReLoCLNetConfig
@@ -37,11 +37,32 @@ MODELS: dict[
     "hero": HEROForMomentRetrieval,
 }
 HEADS = {("xml", 256): 4, ("reloclnet", 384): 8, ("hero", 768): 12}
-STREAM_LAYERS = {
-    "xml": {"1": "shallow", "2": "deep.0", "3": "deep.1"},
-    "reloclnet": {"1": "shallow", "2": "middle", "3": "deep"},
+RELEASED: dict[Architecture, dict[str, Any]] = {
+    "xml": {"end_convention": "xml_legacy"},
+    "reloclnet": {"end_convention": "exclusive"},
+    "hero": {"end_convention": "hero_legacy", "positions_from_zero": True},
 }
-RENAMES = (
+# Field -> weight that shows it, dimension, and how many dimensions the weight has.
+SIZES = {
+    "video_feature_size": ("video.projection.dense.weight", 1, 2),
+    "query_feature_size": ("query_encoder.projection.dense.weight", 1, 2),
+    "hidden_size": ("query_encoder.projection.dense.weight", 0, 2),
+    "max_query_tokens": ("query_encoder.positions.embedding.weight", 0, 2),
+    "max_video_clips": ("positions.embedding.weight", 0, 2),
+    "conv_kernel_size": ("span_head.start.weight", 2, 3),
+}
+SUBTITLES = "subtitle.projection.dense.weight"
+HERO_SIZES = {
+    "hidden_size": ("frame_projection.dense.weight", 0, 2),
+    "video_feature_size": ("frame_projection.dense.weight", 1, 2),
+    "vocab_size": ("cross_modal.embeddings.word_embeddings.weight", 0, 2),
+    "max_position_embeddings": ("cross_modal.embeddings.position_embeddings.weight", 0, 2),
+    "intermediate_size": ("cross_modal.encoder.layer.0.intermediate.dense.weight", 0, 2),
+    "max_video_clips": ("frame_embeddings.positions.weight", 0, 2),
+    "max_query_tokens": ("query_encoder.positions.embedding.weight", 0, 2),
+    "conv_kernel_size": ("span_head.start.weight", 2, 3),
+}
+SHARED_RENAMES = (
     (r"^module\.", ""),
     (r"^query_pos_embed\.", "query_encoder.positions."),
     (r"^ctx_pos_embed\.", "positions."),
@@ -85,116 +106,59 @@ HERO_RENAMES = (
     (r"^((?:frame_projection|query_encoder)\..*)net\.1\.", r"\1dense."),
     (r"^((?:frame_projection|query_encoder)\..*)LayerNorm\.", r"\1layer_norm."),
 )
+RENAMES: dict[Architecture, tuple[tuple[str, str], ...]] = {
+    "xml": (
+        *SHARED_RENAMES,
+        (r"^(video|subtitle)_encoder1\.", r"\1.shallow."),
+        (r"^(video|subtitle)_encoder2\.", r"\1.deep.0."),
+        (r"^(video|subtitle)_encoder3\.", r"\1.deep.1."),
+    ),
+    "reloclnet": (
+        *SHARED_RENAMES,
+        (r"^(video|subtitle)_encoder1\.", r"\1.shallow."),
+        (r"^(video|subtitle)_encoder2\.", r"\1.middle."),
+        (r"^(video|subtitle)_encoder3\.", r"\1.deep."),
+    ),
+    "hero": HERO_RENAMES,
+}
 PRETRAINING = re.compile(r"v_encoder\.(.*\.)?(pooler|lm_head|mask_embedding|feat_regress|fom_output|pad)(\.|$)")
 """What HERO's checkpoints hold beside: heads of its pretraining tasks."""
 
 
-def rename(name: str, architecture: Architecture) -> str:
-    """Translate the name of a weight of the released code to that in the model here.
-
-    Args:
-        name: In the released code.
-        architecture: "xml", "reloclnet" or "hero".
-
-    Example:
-        >>> rename("sub_encoder2.output.LayerNorm.bias", "reloclnet")
-        'subtitle.middle.layer_norm.bias'
-    """
-    for pattern, replacement in HERO_RENAMES if architecture == "hero" else RENAMES:
-        name = re.sub(pattern, replacement, name)
-    return re.sub(  # of XML and ReLoCLNet
-        r"^(video|subtitle)_encoder([123])\.",
-        lambda match: f"{match[1]}.{STREAM_LAYERS[architecture][match[2]]}.",
-        name,
-    )
-
-
-def infer_hero_config(weights: dict[str, Tensor], num_attention_heads: int | None) -> HEROConfig:
-    """Read the configuration of a HERO from the shapes of its weights.
-
-    Args:
-        weights: With the names here.
-        num_attention_heads: Needed where the width is not that of the released configuration.
-
-    Raises:
-        ValueError: If weights that show the sizes are missing, or the heads are not known.
-    """
-    embeddings, layer = "cross_modal.embeddings.{}_embeddings.weight", "cross_modal.encoder.layer.0"
-    needed = {
-        "hidden_size": ("frame_projection.dense.weight", 0, 2),
-        "video_feature_size": ("frame_projection.dense.weight", 1, 2),
-        "vocab_size": (embeddings.format("word"), 0, 2),
-        "max_position_embeddings": (embeddings.format("position"), 0, 2),
-        "intermediate_size": (f"{layer}.intermediate.dense.weight", 0, 2),
-        "max_video_clips": ("frame_embeddings.positions.weight", 0, 2),
-        "max_query_tokens": ("query_encoder.positions.embedding.weight", 0, 2),
-        "conv_kernel_size": ("span_head.start.weight", 2, 3),
-    }
-    sizes = {field: size_of(weights, *place) for field, place in needed.items()}
-    for field, prefix in (("num_cross_modal_layers", "cross_modal.encoder"), ("num_temporal_layers", "temporal")):
-        sizes[field] = len({name.split(".layer.")[1].split(".")[0] for name in weights if f"{prefix}.layer." in name})
-    return make_config(
-        HEROConfig,
-        **sizes,
-        num_attention_heads=known_heads("hero", sizes["hidden_size"], num_attention_heads),
-        end_convention="hero_legacy",
-        mask_similarity=False,
-        positions_from_zero=True,
-    )
-
-
-def known_heads(architecture: Architecture, hidden_size: int, num_attention_heads: int | None) -> int:
-    """The heads that were given, or those of the released configuration of this width.
-
-    Raises:
-        ValueError: If neither is there.
-    """
-    heads = num_attention_heads or HEADS.get((architecture, hidden_size))
-    if heads is None:
-        raise ValueError(
-            f"weights of width {hidden_size} do not show how many heads they have; give --num_attention_heads"
-        )
-    return heads
-
-
 def infer_config(
     weights: dict[str, Tensor], architecture: Architecture, num_attention_heads: int | None
-) -> XMLConfig | ReLoCLNetConfig:
-    """Read the configuration from the shapes of the weights.
+) -> XMLConfig | ReLoCLNetConfig | HEROConfig:
+    """Read the configuration from the shapes of the weights, with what the released code does.
 
     Args:
         weights: With the names here.
-        architecture: "xml" or "reloclnet".
+        architecture: "xml", "reloclnet" or "hero".
         num_attention_heads: Needed where the width is not that of the released configuration.
-
-    Returns:
-        The configuration.
 
     Raises:
         ValueError: If weights that show the sizes are missing, or the heads are not known.
     """
-    needed = ("query_encoder.projection.dense.weight", "video.projection.dense.weight")
-    positions = ("query_encoder.positions.embedding.weight", "positions.embedding.weight")
-    missing = [name for name in (*needed, *positions, "span_head.start.weight") if name not in weights]
-    if missing:
+    places = HERO_SIZES if architecture == "hero" else SIZES
+    if missing := [name for name in dict.fromkeys(name for name, *_ in places.values()) if name not in weights]:
         raise ValueError(
             f"this is not a checkpoint of {architecture} with a video stream: it has nothing for {', '.join(missing)}"
         )
-    hidden_size = size_of(weights, needed[0], 0, 2)
-    subtitle = "subtitle.projection.dense.weight"
-    return make_config(
-        cast("type[XMLConfig | ReLoCLNetConfig]", MODELS[architecture].config_class),
-        video_feature_size=size_of(weights, needed[1], 1, 2),
-        query_feature_size=size_of(weights, needed[0], 1, 2),
-        subtitle_feature_size=size_of(weights, subtitle, 1, 2) if subtitle in weights else None,
-        hidden_size=hidden_size,
-        num_attention_heads=known_heads(architecture, hidden_size, num_attention_heads),
-        max_query_tokens=size_of(weights, positions[0], 0, 2),
-        max_video_clips=size_of(weights, positions[1], 0, 2),
-        conv_kernel_size=size_of(weights, "span_head.start.weight", 2, 3),
-        end_convention="xml_legacy" if architecture == "xml" else "exclusive",
-        mask_similarity=False,
-    )
+    sizes = {field: size_of(weights, *place) for field, place in places.items()}
+    if architecture == "hero":
+        for field, start in (("num_cross_modal_layers", "cross_modal.encoder"), ("num_temporal_layers", "temporal")):
+            layers = {name.split(".layer.")[1].split(".")[0] for name in weights if f"{start}.layer." in name}
+            sizes[field] = len(layers)
+    elif SUBTITLES in weights:
+        sizes["subtitle_feature_size"] = size_of(weights, SUBTITLES, 1, 2)
+    heads = num_attention_heads or HEADS.get((architecture, sizes["hidden_size"]))
+    if heads is None:
+        raise ValueError(
+            f"weights of width {sizes['hidden_size']} do not show how many heads they have; give --num_attention_heads"
+        )
+    config_class: Any = MODELS[architecture].config_class
+    fields = {**sizes, **RELEASED[architecture], "mask_similarity": False}
+    config: XMLConfig | ReLoCLNetConfig | HEROConfig = make_config(config_class, **fields, num_attention_heads=heads)
+    return config
 
 
 def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> Model:
@@ -211,35 +175,21 @@ def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads
     Raises:
         ValueError: If the checkpoint cannot be read, or a weight is missing, too many or of another shape.
     """
-    released = read_checkpoint(checkpoint)
+    weights = {
+        renamed(name, RENAMES[architecture]): value
+        for name, value in read_checkpoint(checkpoint).items()
+        if not (architecture == "hero" and PRETRAINING.match(name))
+    }
+    config = infer_config(weights, architecture, num_attention_heads)
     if architecture == "hero":
-        weights = {rename(name, "hero"): value for name, value in released.items() if not PRETRAINING.match(name)}
-        sizes = infer_hero_config(weights, num_attention_heads)
         # Text and frames alike have the type 1 of two, and there are more places in time than for frames.
         for name, rows in (
             ("cross_modal.embeddings.token_type_embeddings.weight", slice(1, 2)),
-            ("positions.embedding.weight", slice(sizes.max_video_clips)),
+            ("positions.embedding.weight", slice(config.max_video_clips)),
         ):
             size_of(weights, name, 0, 2)  # refuses what is no table
             weights[name] = weights[name][rows]
-        return load_weights(HEROForMomentRetrieval, sizes, weights)
-    weights = {rename(name, architecture): value for name, value in released.items()}
-    config = infer_config(weights, architecture, num_attention_heads)
     return load_weights(MODELS[architecture], config, weights)
-
-
-def save(model: Model, output_dir: Path) -> None:
-    """Write a model into a new folder, which appears complete or not at all.
-
-    Args:
-        model: To save.
-        output_dir: Must not exist, or be empty.
-
-    Raises:
-        ValueError: If something is there.
-    """
-    with new_folder(output_dir) as scratch:
-        model.save_pretrained(scratch)
 
 
 def main() -> None:
@@ -252,7 +202,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         model = convert(arguments.checkpoint, arguments.arch, num_attention_heads=arguments.num_attention_heads)
-        save(model, arguments.output_dir)
+        with new_folder(arguments.output_dir) as scratch:
+            model.save_pretrained(scratch)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     config = model.config

@@ -1,5 +1,6 @@
 """Encoded videos that moments are searched in, in memory or mapped from disk."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable
@@ -15,10 +16,9 @@ from torch.nn import functional as F
 from hf_models.atomic_files import replacing
 from hf_models.fingerprints import weights_fingerprint
 
-from .encoding_journal import EncodedBatch, EncodingJournal, digest_of, is_made_by
 from .modeling_moments import MomentRetrievalModel
 
-DESCRIPTION = "corpus.json"
+DESCRIPTION, JOURNAL = "corpus.json", "encoded.jsonl"
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ def encode_corpus(
         if not writer.has(number, digest):
             retrieval, localization = _encode(model, batch)
             writer.write(first, stop, retrieval.cpu(), localization.cpu())
-            done = EncodedBatch(batch.video_ids, lengths.tolist(), batch.clip_seconds.tolist(), digest)
-            writer.journal.append(done)
+            done = {"video_ids": batch.video_ids, "num_clips": lengths.tolist()}
+            writer.note(done | {"clip_seconds": batch.clip_seconds.tolist(), "digest": digest})
         first = stop
     return writer.finish(first, num_videos)
 
@@ -159,37 +159,48 @@ def encode_corpus(
 class _CorpusWriter:
     """Writes what is encoded, in memory or in a folder beside the one that the corpus gets.
 
+    The file `JOURNAL` there says first what made the vectors, then in a line for each batch that is written its videos
+    and the digest of what was read, so that a killed run goes on.
+
     Args:
         folder: Of the corpus, or None.
         shapes: Of its arrays.
-        made_by: What they depend on.
+        made_by: What they depend on; JSON values.
     """
 
     def __init__(self, folder: Path | None, shapes: dict[str, tuple[int, ...]], made_by: dict[str, Any]) -> None:
         self.folder, self.shapes, self.made_by = folder, shapes, made_by
         self.scratch = None if folder is None else folder.with_name(f".{folder.name}-unfinished")
-        # A corpus that is there is taken if all of it is what it would be; it is never written to.
-        self.is_there = folder is not None and (folder / DESCRIPTION).is_file() and is_made_by(folder, made_by)
-        self.arrays: dict[str, Tensor] = {}
-        if self.is_there:
-            self.journal = EncodingJournal(folder, made_by)
-        else:
-            self._begin()
+        # A corpus that is there is taken if all of it is what it would be; its arrays are never written to.
+        self.is_there = folder is not None and (folder / DESCRIPTION).is_file() and _journal(folder)[:1] == [made_by]
+        self._begin()
 
     def _begin(self) -> None:
-        self.journal = EncodingJournal(self.scratch, self.made_by)
-        self.arrays = _allocate(self.shapes, self.scratch)
+        """Take over what is written; what was made in another way is removed."""
+        self.place = self.folder if self.is_there else self.scratch
+        self.batches: list[dict[str, Any]] = []
+        if self.place is not None:
+            made_by, *batches = _journal(self.place) or [None]
+            if made_by == self.made_by:
+                self.batches = batches
+            else:
+                shutil.rmtree(self.place, ignore_errors=True)
+                self.place.mkdir(parents=True)
+        self._write_journal()  # without a line that a kill cut
+        self.arrays = {} if self.is_there else _allocate(self.shapes, self.scratch)
 
     def has(self, number: int, digest: str) -> bool:
-        """Whether a batch is written already."""
-        if self.journal.has(number, digest):
+        """Whether a batch is written already; if not, it and those behind it are about to be."""
+        if number < len(self.batches) and self.batches[number]["digest"] == digest:
             return True
         if self.is_there and self.folder is not None and self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
             shutil.copytree(self.folder, self.scratch)
             self.is_there = False
             self._begin()
-        self.journal.forget_from(number)
+        if number < len(self.batches):
+            del self.batches[number:]
+            self._write_journal()
         return False
 
     def write(self, first: int, stop: int, retrieval: Tensor, localization: Tensor) -> None:
@@ -200,6 +211,19 @@ class _CorpusWriter:
         self.arrays["localization"][first:stop, here] = localization[:, here]
         self.arrays["localization"][first:stop, here.stop :] = 0
 
+    def note(self, batch: dict[str, Any]) -> None:
+        """Note the next batch, whose vectors are written."""
+        self.batches.append(batch)
+        if self.place is not None:
+            with (self.place / JOURNAL).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(batch) + "\n")
+
+    def _write_journal(self) -> None:
+        if self.place is not None:
+            with replacing(self.place / JOURNAL) as unfinished:
+                lines = (json.dumps(line) + "\n" for line in [self.made_by, *self.batches])
+                unfinished.write_text("".join(lines), encoding="utf-8")
+
     def finish(self, given: int, announced: int) -> MomentCorpus:
         """The corpus, whole.
 
@@ -207,7 +231,7 @@ class _CorpusWriter:
             ValueError: Other videos came than were announced.
         """
         columns: dict[str, list[Any]] = {
-            name: [one for batch in self.journal.batches for one in getattr(batch, name)]
+            name: [one for batch in self.batches for one in batch[name]]
             for name in ("video_ids", "num_clips", "clip_seconds")
         }
         different = len(set(columns["video_ids"]))
@@ -225,9 +249,21 @@ class _CorpusWriter:
         return MomentCorpus.open(self.folder)
 
 
+def _journal(folder: Path) -> list[Any]:
+    """The whole lines of a journal; a kill may cut the last one."""
+    path = folder / JOURNAL
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
 def _digest_of(batch: VideoBatch) -> str:
-    arrays = (batch.video_features, batch.video_mask, batch.clip_seconds, batch.subtitle_features)
-    return digest_of(batch.video_ids, arrays)
+    """A hash of what is read of a batch."""
+    digest = hashlib.blake2b(json.dumps(batch.video_ids).encode(), digest_size=16)
+    for array in (batch.video_features, batch.video_mask, batch.clip_seconds, batch.subtitle_features):
+        if array is not None:
+            digest.update(f"{tuple(array.shape)} {array.dtype}".encode())
+            digest.update(array.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _encode(model: MomentRetrievalModel, batch: VideoBatch) -> tuple[Tensor, Tensor]:

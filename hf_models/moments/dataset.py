@@ -81,11 +81,7 @@ class MomentSplit:
         self._measure_videos(durations)
 
     def _measure_videos(self, durations: dict[str, float]) -> None:
-        """Count the clips of each video and compare features with durations, to see that they are of the same videos.
-
-        Raises:
-            ValueError: They are not.
-        """
+        # Clips of each video are counted and compared with durations, to see that both are of the same videos.
         lengths = np.array([self.videos.length(video) for video in self.video_ids])
         seconds = np.array([durations[video] for video in self.video_ids])
         covered = lengths * self.clip_width

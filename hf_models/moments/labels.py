@@ -122,13 +122,7 @@ def collect_labels(
 
 
 def check_indices(name: str, indices: Tensor, length: int, stop: int) -> None:
-    """Refuse what does not name one of `stop` things for each of `length` queries.
-
-    Args:
-        name: What to call them.
-        indices: Should be `(length,)` integers from 0 to `stop` - 1.
-        length: How many there must be.
-        stop: One more than the highest.
+    """Refuse what is not `(length,)` integers from 0 to `stop` - 1.
 
     Raises:
         ValueError: Saying what they are and what they must be.
@@ -142,13 +136,7 @@ def check_indices(name: str, indices: Tensor, length: int, stop: int) -> None:
 
 
 def check_positions(name: str, positions: Tensor, mask: Tensor, targets: Tensor) -> None:
-    """Refuse positions outside the videos of their queries.
-
-    Args:
-        name: What to call them.
-        positions: Should be `(Q,)` integers.
-        mask: `(V, L)` bool.
-        targets: `(Q,)`, the video of each query.
+    """Refuse positions `(Q,)` outside the videos `targets (Q,)` of their queries, of which `mask (V, L)` has the clips.
 
     Raises:
         ValueError: Saying which one lies where, and how to get positions that do not.

@@ -44,13 +44,7 @@ def without_autocast(tensor: Tensor) -> torch.autocast:
 
 
 def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None:
-    """Refuse features of another layout, size or length.
-
-    Args:
-        name: What to call them.
-        features: Should be `(N, L, size)`, float.
-        size: Of a vector.
-        longest: Longest L that the model has positions for.
+    """Refuse features that are not `(N, L, size)`, float, with L at most `longest`.
 
     Raises:
         ValueError: Saying what they are and what they must be.
@@ -68,13 +62,7 @@ def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None
 
 
 def check_mask(name: str, mask: Tensor, features_name: str, features: Tensor) -> None:
-    """Refuse a mask whose shape is not that of the features.
-
-    Args:
-        name: What to call the mask.
-        mask: Should be `(N, L)`.
-        features_name: What to call the features.
-        features: `(N, L, ...)`.
+    """Refuse a mask that is not `(N, L)` beside features `(N, L, ...)`.
 
     Raises:
         ValueError: Saying what it is and what it must be.
@@ -207,6 +195,15 @@ class CrossAttentionBlock(GradientCheckpointingLayer):
         read, _ = self.attention(hidden_states, context, mask)
         encoded: Tensor = self.layer_norm(read + hidden_states)
         return encoded
+
+
+class Stream(nn.Module):
+    """What the streams of XML and ReLoCLNet begin with."""
+
+    def __init__(self, feature_size: int, config: MomentRetrievalConfig) -> None:
+        super().__init__()
+        self.projection = InputProjection(feature_size, config)
+        self.shallow = AttentionBlock(config)
 
 
 class ModularPooling(nn.Module):

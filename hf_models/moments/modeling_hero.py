@@ -124,18 +124,11 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         roberta, info = cast("tuple[RobertaModel, dict[str, Any]]", loaded)
         if info["missing_keys"]:
             raise ValueError(f"{name_or_path!r} lacks {len(info['missing_keys'])} weights of a RoBERTa")
-        names = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
-        sizes = {
-            name: getattr(roberta.config, name)
-            for name in (
-                *names,
-                "max_position_embeddings",
-                "bos_token_id",
-                "pad_token_id",
-                "layer_norm_eps",
-            )
-        }
-        model = cls(HEROConfig(**{**sizes, **config}))
+        shared = (
+            *("hidden_size", "num_attention_heads", "intermediate_size", "layer_norm_eps"),
+            *("vocab_size", "max_position_embeddings", "bos_token_id", "pad_token_id"),
+        )
+        model = cls(HEROConfig(**{name: getattr(roberta.config, name) for name in shared} | config))
         layers, wanted = roberta.encoder.layer, model.config.num_cross_modal_layers
         if len(layers) < wanted:
             raise ValueError(f"{name_or_path!r} has {len(layers)} layers, fewer than {wanted}")

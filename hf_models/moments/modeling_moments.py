@@ -1,22 +1,31 @@
 """The base of XML, ReLoCLNet and HERO: comparing queries with videos, losses, initial values."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.models.roberta.modeling_roberta import RobertaLayer, RobertaSelfAttention
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_moments import MomentRetrievalConfig
 from .distributed_gather import world_size
 from .labels import Labels, collect_labels
 from .layers_moments import (
+    Attention,
+    AttentionBlock,
+    CrossAttentionBlock,
     EncodedVideos,
+    PositionEmbedding,
+    QueryEncoder,
     SpanHead,
+    Stream,
     best_clips,
     check_mask,
     check_sequence,
@@ -24,7 +33,9 @@ from .layers_moments import (
     in_single,
 )
 from .losses import ranking_loss, span_loss
-from .recording import recording
+
+LAYERS = (AttentionBlock, CrossAttentionBlock, RobertaLayer)
+ATTENTIONS = (Attention, RobertaSelfAttention)
 
 
 @dataclass
@@ -55,6 +66,62 @@ class MomentRetrievalOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
     query_hidden_states: tuple[Tensor | None, ...] | None = None
     query_attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class Record:
+    """What was requested; None for the rest.
+
+    Args:
+        hidden_states: The input of the first layer, then the output of each in the order they ran.
+        attentions: The weights of each attention in the order they ran, `(N, heads, L, K)`.
+    """
+
+    hidden_states: tuple[Tensor | None, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@contextmanager
+def recording(
+    model: PreTrainedModel, *, hidden_states: bool | list[int] | None, attentions: bool | None
+) -> Iterator[Record]:
+    """Record what the layers of a model return while the block runs.
+
+    Attention runs in its plain form while its weights are recorded: other implementations do not return them.
+
+    Args:
+        model: Whose layers run in the block.
+        hidden_states: Record them; a list says which, counted as in the full record, and leaves None for the others.
+        attentions: Record them.
+
+    Yields:
+        The record, filled when the block ends.
+    """
+    record, states, maps, hooks = Record(), [], [], []
+    implementation = model.config._attn_implementation
+    for module in model.modules() if hidden_states or attentions else ():
+        if hidden_states and isinstance(module, LAYERS):
+            hooks.append(
+                module.register_forward_hook(
+                    lambda _, given, output: states.extend([output] if states else [given[0], output])
+                )
+            )
+        if attentions and isinstance(module, ATTENTIONS):
+            hooks.append(module.register_forward_hook(lambda _, __, output: maps.append(output[1])))
+    try:
+        if attentions:
+            model.config._attn_implementation = "eager"
+        yield record
+    finally:
+        if attentions:
+            model.config._attn_implementation = implementation
+        for hook in hooks:
+            hook.remove()
+    if isinstance(hidden_states, list):
+        kept = {range(len(states))[index] for index in hidden_states}
+        states = [state if index in kept else None for index, state in enumerate(states)]
+    record.hidden_states = tuple(states) if hidden_states else None
+    record.attentions = tuple(maps) if attentions else None
 
 
 class MomentRetrievalModel(PreTrainedModel):
@@ -274,11 +341,6 @@ class MomentRetrievalModel(PreTrainedModel):
         )
 
     def _check_streams(self, video_features: Tensor, video_mask: Tensor, subtitle_features: Tensor | None) -> None:
-        """Refuse videos or subtitles that do not fit the configuration.
-
-        Raises:
-            ValueError: Saying what they are and what they must be.
-        """
         config = self.config
         check_sequence("video_features", video_features, config.video_feature_size, config.max_video_clips)
         check_mask("video_mask", video_mask, "video_features", video_features)
@@ -294,3 +356,46 @@ class MomentRetrievalModel(PreTrainedModel):
                     f"{tuple(video_features.shape)}: there must be one subtitle for each clip, "
                     "zeros where nothing is said"
                 )
+
+
+class StreamedRetrievalModel(MomentRetrievalModel):
+    """The base of XML and ReLoCLNet, which read features in one stream of layers for video and one for subtitles."""
+
+    stream_class: ClassVar[type[Stream]]
+    num_query_layers: ClassVar[int]
+
+    def __init__(self, config: MomentRetrievalConfig) -> None:
+        super().__init__(config)
+        size = config.query_feature_size
+        self.query_encoder = QueryEncoder(config, feature_size=size, num_layers=self.num_query_layers)
+        self.positions = PositionEmbedding(config.max_video_clips, config)
+        self.video = self.stream_class(config.video_feature_size, config)
+        if config.subtitle_feature_size is not None:
+            self.subtitle = self.stream_class(config.subtitle_feature_size, config)
+        self.span_head = SpanHead(config)
+        self.post_init()
+
+    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
+        """Encode queries; see `MomentRetrievalModel.encode_query`."""
+        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
+        check_mask("query_mask", query_mask, "query_features", query_features)
+        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
+        return vectors
+
+    def encode_video(
+        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
+    ) -> EncodedVideos:
+        """Encode videos; see `MomentRetrievalModel.encode_video`."""
+        self._check_streams(video_features, video_mask, subtitle_features)
+        streams, mask = [(self.video, video_features)], video_mask.bool()
+        if subtitle_features is not None:
+            streams.append((self.subtitle, subtitle_features))
+        shallow = [
+            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
+            for stream, features in streams
+        ]
+        return self._encode_streams([stream for stream, _ in streams], shallow, mask)
+
+    def _encode_streams(self, streams: list[Any], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
+        """What follows the shallow layers, of M streams of `stream_class`, each `(V, L, D)`."""
+        raise NotImplementedError

@@ -3,7 +3,7 @@
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .configuration_reloclnet import ReLoCLNetConfig
 from .labels import Labels
@@ -11,33 +11,26 @@ from .layers_moments import (
     AttentionBlock,
     CrossAttentionBlock,
     EncodedVideos,
-    InputProjection,
-    PositionEmbedding,
-    QueryEncoder,
-    SpanHead,
+    Stream,
     best_clips,
-    check_mask,
-    check_sequence,
     clip_scores,
     readable_clips,
 )
 from .losses import frame_contrastive_loss, video_contrastive_loss
-from .modeling_moments import MomentRetrievalModel
+from .modeling_moments import StreamedRetrievalModel
 
 
-class ReLoCLNetStream(nn.Module):
+class ReLoCLNetStream(Stream):
     """The layers of one stream; without another stream the cross-attention is to itself."""
 
     def __init__(self, feature_size: int, config: ReLoCLNetConfig) -> None:
-        super().__init__()
-        self.projection = InputProjection(feature_size, config)
-        self.shallow = AttentionBlock(config)
+        super().__init__(feature_size, config)
         self.cross = CrossAttentionBlock(config)
         self.middle = AttentionBlock(config)
         self.deep = AttentionBlock(config)
 
 
-class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
+class ReLoCLNetForMomentRetrieval(StreamedRetrievalModel):
     """Find moments in a corpus with ReLoCLNet (Zhang et al., SIGIR 2021).
 
     With video only the cross-attention to the subtitles becomes self-attention (VERIFIED, section 4.1).
@@ -51,39 +44,12 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
     """
 
     config: ReLoCLNetConfig
+    stream_class = ReLoCLNetStream
+    num_query_layers = 2
 
-    def __init__(self, config: ReLoCLNetConfig) -> None:
-        super().__init__(config)
-        self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=2)
-        self.positions = PositionEmbedding(config.max_video_clips, config)
-        self.video = ReLoCLNetStream(config.video_feature_size, config)
-        if config.subtitle_feature_size is not None:
-            self.subtitle = ReLoCLNetStream(config.subtitle_feature_size, config)
-        self.span_head = SpanHead(config)
-        self.post_init()
-
-    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
-        """Encode queries; see `MomentRetrievalModel.encode_query`."""
-        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
-        check_mask("query_mask", query_mask, "query_features", query_features)
-        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
-        return vectors
-
-    def encode_video(
-        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
-    ) -> EncodedVideos:
-        """Encode videos; see `MomentRetrievalModel.encode_video`."""
-        self._check_streams(video_features, video_mask, subtitle_features)
-        mask = video_mask.bool()
-        streams = [(self.video, video_features)]
-        if subtitle_features is not None:
-            streams.append((self.subtitle, subtitle_features))
-        shallow = [
-            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
-            for stream, features in streams
-        ]
+    def _encode_streams(self, streams: list[ReLoCLNetStream], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
         middle, deep = [], []
-        for index, (stream, _) in enumerate(streams):
+        for index, stream in enumerate(streams):
             other = len(streams) - 1 - index  # itself where it is alone
             crossed = stream.cross(shallow[index], shallow[other], readable_clips(mask, self.config))
             middle.append(stream.middle(crossed, mask))

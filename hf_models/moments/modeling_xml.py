@@ -4,33 +4,20 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_xml import XMLConfig
-from .layers_moments import (
-    AttentionBlock,
-    CrossAttentionBlock,
-    EncodedVideos,
-    InputProjection,
-    PositionEmbedding,
-    QueryEncoder,
-    SpanHead,
-    check_mask,
-    check_sequence,
-    readable_clips,
-)
-from .modeling_moments import MomentRetrievalModel
+from .layers_moments import AttentionBlock, CrossAttentionBlock, EncodedVideos, Stream, readable_clips
+from .modeling_moments import StreamedRetrievalModel
 
 
-class XMLStream(nn.Module):
+class XMLStream(Stream):
     """The layers of one stream."""
 
     def __init__(self, feature_size: int, config: XMLConfig) -> None:
-        super().__init__()
-        self.projection = InputProjection(feature_size, config)
-        self.shallow = AttentionBlock(config)
+        super().__init__(feature_size, config)
         self.cross = CrossAttentionBlock(config) if config.num_streams == 2 else None
         self.deep = nn.ModuleList(AttentionBlock(config) for _ in range(3 - config.num_streams))
 
 
-class XMLForMomentRetrieval(MomentRetrievalModel):
+class XMLForMomentRetrieval(StreamedRetrievalModel):
     """Find moments in a corpus with XML (Lei et al., ECCV 2020), of video only or of video and subtitles.
 
     Example:
@@ -42,43 +29,15 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
     """
 
     config: XMLConfig
+    stream_class = XMLStream
+    num_query_layers = 1
 
-    def __init__(self, config: XMLConfig) -> None:
-        super().__init__(config)
-        self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=1)
-        self.positions = PositionEmbedding(config.max_video_clips, config)
-        self.video = XMLStream(config.video_feature_size, config)
-        if config.subtitle_feature_size is not None:
-            self.subtitle = XMLStream(config.subtitle_feature_size, config)
-        self.span_head = SpanHead(config)
-        self.post_init()
-
-    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
-        """Encode queries; see `MomentRetrievalModel.encode_query`."""
-        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
-        check_mask("query_mask", query_mask, "query_features", query_features)
-        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
-        return vectors
-
-    def encode_video(
-        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
-    ) -> EncodedVideos:
-        """Encode videos; see `MomentRetrievalModel.encode_video`."""
-        self._check_streams(video_features, video_mask, subtitle_features)
-        mask = video_mask.bool()
-        streams = [(self.video, video_features)]
-        if subtitle_features is not None:
-            streams.append((self.subtitle, subtitle_features))
-        shallow = [
-            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
-            for stream, features in streams
-        ]
+    def _encode_streams(self, streams: list[XMLStream], shallow: list[Tensor], mask: Tensor) -> EncodedVideos:
         deep = []
-        for index, (stream, _) in enumerate(streams):
+        for index, stream in enumerate(streams):
             hidden_states = shallow[index]
             if stream.cross is not None:
-                readable = readable_clips(mask, self.config)
-                hidden_states = stream.cross(hidden_states, shallow[1 - index], readable)
+                hidden_states = stream.cross(hidden_states, shallow[1 - index], readable_clips(mask, self.config))
             for layer in stream.deep:
                 hidden_states = layer(hidden_states, mask)
             deep.append(hidden_states)

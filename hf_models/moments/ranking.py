@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hf_models.atomic_files import replacing
 
-from .corpus import MomentCorpus, VideoBatch, encode_corpus
+from .corpus import MomentCorpus, encode_corpus
 from .dataset import MomentSplit
 from .modeling_moments import MomentRetrievalModel
 from .spans import MomentRanking, SpanSearch
@@ -89,14 +89,19 @@ def encode_split(
     model: MomentRetrievalModel, split: MomentSplit, *, batch_size: int = 64, corpus_dir: Path | None = None
 ) -> EncodedSplit:
     """Encode the videos and the queries of a split, for several searches; see `rank`."""
+    num_videos, max_tokens = len(split.video_ids), model.config.max_query_tokens
     corpus = encode_corpus(
         model,
-        _video_batches(split, batch_size),
-        num_videos=len(split.video_ids),
+        (split.video_batch(places) for places in _batched(num_videos, batch_size)),
+        num_videos=num_videos,
         max_clips=int(split.num_clips.max()),
         folder=corpus_dir,
     )
-    return EncodedSplit(corpus, _encode_queries(model, split, batch_size))
+    queries = []
+    for rows in _batched(len(split), batch_size):
+        features, mask = split.query_batch(rows, max_tokens)
+        queries.append(model.encode_query(features.to(model.device), mask.to(model.device)).float())
+    return EncodedSplit(corpus, torch.cat(queries))
 
 
 @torch.inference_mode()
@@ -134,19 +139,9 @@ def rank_encoded(
     return Rankings(vcmr, search.localize(encoded.queries, targets), videos)
 
 
-def _video_batches(split: MomentSplit, batch_size: int) -> Iterator[VideoBatch]:
-    for first in range(0, len(split.video_ids), batch_size):
-        yield split.video_batch(np.arange(first, min(first + batch_size, len(split.video_ids))))
-
-
-def _encode_queries(model: MomentRetrievalModel, split: MomentSplit, batch_size: int) -> Tensor:
-    """`(Q, M, D)`, one vector for each stream."""
-    encoded = []
-    for first in range(0, len(split), batch_size):
-        rows = np.arange(first, min(first + batch_size, len(split)))
-        features, mask = split.query_batch(rows, model.config.max_query_tokens)
-        encoded.append(model.encode_query(features.to(model.device), mask.to(model.device)).float())
-    return torch.cat(encoded)
+def _batched(number: int, batch_size: int) -> Iterator[np.ndarray]:
+    for first in range(0, number, batch_size):
+        yield np.arange(first, min(first + batch_size, number))
 
 
 def write_submission(path: Path, rankings: Rankings, split: MomentSplit) -> None:

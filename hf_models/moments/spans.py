@@ -163,7 +163,6 @@ class SpanSearch:
         corpus: From `encode_corpus`.
         min_clips: Shortest moment.
         max_clips: Longest moment.
-        end_convention: Default: that of the model.
         num_videos: How many of the best videos of a query are searched; at most the whole corpus.
         num_spans: How many spans are kept.
         memory_megabytes: Bound on what a search needs beside queries, corpus and result.
@@ -179,13 +178,12 @@ class SpanSearch:
         *,
         min_clips: int,
         max_clips: int,
-        end_convention: EndConvention | None = None,
         num_videos: int = 100,
         num_spans: int = 200,
         memory_megabytes: float = 96,
     ) -> None:
         self.model, self.corpus = model, corpus
-        self.convention = end_convention or model.config.end_convention
+        self.convention = model.config.end_convention
         self.offsets = end_offsets(min_clips, max_clips, self.convention)
         self.num_videos, self.num_spans = min(num_videos, len(corpus)), num_spans
         self.length = corpus.localization.shape[1]

@@ -119,8 +119,8 @@ class AIMConfig(OwnArchitecture, CLIPVisionConfig):
         check_label_factors(self.label_factors, cast("int", self.num_labels))
 
 
-def check_label_factors(label_factors: list[list[str]] | None, num_labels: int) -> None:
-    """Refuse factors that are not those of the labels.
+def check_label_factors(label_factors: list[list[str]] | None, num_labels: int, name: str = "label_factors") -> None:
+    """Refuse factors, or words, that are not those of the labels.
 
     Raises:
         ValueError: There are more or fewer than labels, or a label has none.
@@ -129,8 +129,8 @@ def check_label_factors(label_factors: list[list[str]] | None, num_labels: int) 
         return
     if len(label_factors) != num_labels:
         raise ValueError(
-            f"label_factors are those of {len(label_factors)} labels, but there are {num_labels}; give each label its "
+            f"{name} are those of {len(label_factors)} labels, but there are {num_labels}; give each label its "
             "own, or None"
         )
     if empty := [place for place, factors in enumerate(label_factors) if not factors]:
-        raise ValueError(f"label_factors of label {empty[0]} are empty; a label has at least its own name")
+        raise ValueError(f"{name} of label {empty[0]} are empty; a label has at least its own name")

@@ -6,6 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from .composed_labels import words_of
+
 LabelFactors = Sequence[Sequence[str]]
 
 
@@ -36,10 +38,14 @@ class FactoredClassifier(nn.Module):
         self.linear = nn.Linear(size, membership.shape[1])
         self.register_buffer("membership", membership)
 
+    @property
+    def factors(self) -> list[str]:
+        """All factors, in the order of the weights of `linear`."""
+        return list(dict.fromkeys(name for factors in self.label_factors for name in factors))
+
     def make_membership(self) -> Tensor:
         """Which class has which factor, `(num_labels, num_factors)`, 0 or 1."""
-        names = dict.fromkeys(name for factors in self.label_factors for name in factors)
-        places = {name: place for place, name in enumerate(names)}
+        places = {name: place for place, name in enumerate(self.factors)}
         membership = torch.zeros(len(self.label_factors), len(places))
         for row, factors in zip(membership, self.label_factors, strict=True):
             row[[places[name] for name in factors]] = 1
@@ -61,8 +67,7 @@ class FactoredClassifier(nn.Module):
 def factors_of(text: str) -> list[str]:
     """What a label consists of: its words, the pairs of neighboring words, and itself.
 
-    A number counts with the word after it, so that "1.5 turn" is a factor. Brackets and commas do not count, and
-    neither does case.
+    A number counts with the word after it, so that "1.5 turn" is a factor.
 
     Args:
         text: The label in words.
@@ -71,7 +76,6 @@ def factors_of(text: str) -> list[str]:
         >>> factors_of("(Beam) leap, 0.5 turn")
         ['beam', 'leap', '0.5', 'turn', 'beam leap', 'leap 0.5', '0.5 turn', 'beam leap 0.5 turn']
     """
-    words = text.lower().translate(str.maketrans("(),", "   ")).split()
-    words = words or [text]  # a label of marks alone
+    words = words_of(text)
     pairs = [" ".join(pair) for pair in pairwise(words)]
     return list(dict.fromkeys([*words, *pairs, " ".join(words)]))

@@ -250,14 +250,15 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         return pooled_text(outputs, model_type), outputs
 
     # What the loss reads, which `_embeds` makes the embeddings of.
-    def _query_output(self, fused: Tensor) -> Tensor:
-        return F.normalize(fused, dim=-1)
+    def _query_output(self, video: Tensor, text: Tensor, _text_embeds: Tensor) -> Any:
+        return F.normalize(self.fusion(video, text), dim=-1)
 
-    def _target_output(self, video_embeds: Tensor) -> Tensor:
+    def _target_output(self, video_embeds: Tensor) -> Any:
         return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
 
-    def _embeds(self, output: Tensor) -> Tensor:
-        return output
+    def _embeds(self, output: Any) -> Tensor:
+        embeds: Tensor = output
+        return embeds
 
     def get_query_features(
         self,
@@ -290,7 +291,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             text_embeds = self.encode_text(input_ids, attention_mask)
         return self._embeds(self._compose(video_embeds, text_embeds))
 
-    def _compose(self, video_embeds: Tensor | None, text_embeds: Tensor | None) -> Tensor:
+    def _compose(self, video_embeds: Tensor | None, text_embeds: Tensor | None) -> Any:
         video, text = None, None
         if text_embeds is not None:
             text = self.text_projection(self._in_own_dtype(text_embeds))
@@ -304,9 +305,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
                     "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
                 )
             video = text.new_zeros(len(text), self.config.video_embed_dim)
-        elif text is None:
+        if text is None or text_embeds is None:
             text = video.new_zeros(len(video), self.config.fused_dim)
-        return self._query_output(self.fusion(video, text))
+            text_embeds = video.new_zeros(len(video), self.config.text_embed_dim)
+        return self._query_output(video, text, text_embeds)
 
     def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:
         """Embed videos that may answer a query: unit-norm `(B, D)`.
@@ -323,7 +325,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds = self.encode_video(pixel_values)
         return self._embeds(self._target(video_embeds))
 
-    def _target(self, video_embeds: Tensor | None) -> Tensor:
+    def _target(self, video_embeds: Tensor | None) -> Any:
         if video_embeds is None:
             raise ValueError("a target needs pixel_values or video_embeds")
         return self._target_output(video_embeds)
@@ -400,7 +402,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             target_vision_model_output=target_seen if options else None,
         )
 
-    def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
+    def _loss(self, query: Any, target: Any, target_labels: Tensor | None) -> Tensor:
         config = self.config
         if config.loss == "multi_positive" and target_labels is None:
             raise ValueError("the loss 'multi_positive' needs target_labels, the label that answers each query")

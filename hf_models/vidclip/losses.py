@@ -60,9 +60,6 @@ def clip_loss(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Te
         return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
 
 
-infonce = clip_loss  # its name in version 0.1.0
-
-
 def negclip(
     video_embeds: Tensor,
     text_embeds: Tensor,

@@ -309,16 +309,15 @@ class VidCLIPModel(PreTrainedModel):
         """
         return self._pool(frame_tokens, interpolate_temporal=interpolate_temporal)[0]
 
-    def get_video_tokens(self, frame_tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
+    def get_video_tokens(self, frame_tokens: Tensor) -> Tensor:
         """What the decoder attends to, the output of the first pooler: `(B, num_pooler_queries, width)`.
 
         Args:
             frame_tokens: As in `pool_frame_tokens`.
-            interpolate_temporal: As in `get_video_features`.
         """
-        return self._pool(frame_tokens, interpolate_temporal=interpolate_temporal)[1]
+        return self._pool(frame_tokens)[1]
 
-    def _pool(self, frame_tokens: Tensor, *, interpolate_temporal: bool) -> tuple[Tensor, Tensor]:
+    def _pool(self, frame_tokens: Tensor, *, interpolate_temporal: bool = False) -> tuple[Tensor, Tensor]:
         tokens = at_least_one_row(frame_tokens.to(self.dtype))
         pooled, summaries = self.video_pooler(tokens, interpolate_temporal=interpolate_temporal)
         rows = frame_tokens.shape[0]

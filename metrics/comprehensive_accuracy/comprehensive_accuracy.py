@@ -5,16 +5,13 @@ the true one. The comprehensive accuracy is the product of the accuracies per di
 model that is blind to one type cannot make up for it with the others; chance is 1/2 to the number of types.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import evaluate
 from datasets import Features, Value
 
 from .buffer import BufferedMetric
 from .inputs import quoted
-from .judging import DisruptionTypes, Verdicts, judge
-from .scoring import DISRUPTION_TYPES, comprehensive_accuracy
+from .judging import judge
+from .scoring import comprehensive_accuracy
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
 __all__ = ["ComprehensiveAccuracy", "comprehensive_accuracy", "quoted"]
@@ -34,14 +31,7 @@ _CITATION = """\
 class ComprehensiveAccuracy(BufferedMetric):
     """Accuracy per disruption type and the product over the types present.
 
-    Args:
-        predictions: `{"positive": float, "negative": float}` per row, the similarities of the video with either
-            text; or a judge's answers, one string per row, such as "1" or "(1)".
-        references: The disruption type of each row; with answers, `{"disruption_type", "answer"}`.
-        types: The disruption types that may occur.
-
-    Returns:
-        `accuracy/<type>` and `comprehensive_accuracy` as fractions in [0, 1], and `signature`.
+    Arguments, options and results are those of `comprehensive_accuracy`.
 
     Examples:
         >>> import evaluate
@@ -59,20 +49,17 @@ class ComprehensiveAccuracy(BufferedMetric):
         0.5
     """
 
+    _read = staticmethod(judge)
+    _compute = staticmethod(comprehensive_accuracy)
+
     def _info(self) -> evaluate.MetricInfo:
         number, text = Value("float64"), Value("string")
         return evaluate.MetricInfo(
             description=__doc__ or "",
             citation=_CITATION,
-            inputs_description=type(self).__doc__ or "",
+            inputs_description=comprehensive_accuracy.__doc__,
             features=[
                 Features({"predictions": {"positive": number, "negative": number}, "references": text}),
                 Features({"predictions": text, "references": {"disruption_type": text, "answer": text}}),
             ],
         )
-
-    def _read(self, predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]:
-        return judge(predictions, references)
-
-    def _compute(self, predictions: Any, references: Any, types: Sequence[str] = DISRUPTION_TYPES) -> dict[str, Any]:
-        return comprehensive_accuracy(predictions, references, types=types)

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .inputs import quoted, read_array, read_number, read_rows
+from .inputs import Names, quoted, read_array, read_number, read_rows
 
 CHOICES = ("1", "2")
 REFERENCE = {"disruption_type", "answer"}
@@ -30,23 +29,8 @@ class Verdicts:
         return Verdicts(*columns)
 
 
-@dataclass(frozen=True, eq=False)
-class DisruptionTypes:
-    """The disruption type of each row."""
-
-    names: list[str]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @staticmethod
-    def concatenate(parts: Sequence["DisruptionTypes"]) -> "DisruptionTypes":
-        """The types of all parts in order."""
-        return DisruptionTypes(list(chain.from_iterable(part.names for part in parts)))
-
-
-def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]:
-    """Judge every row.
+def judge(predictions: Any, references: Any) -> tuple[Verdicts, Names]:
+    """Judge every row, and give the disruption types as `Names`.
 
     Args:
         predictions: Similarities, `{"positive": float, "negative": float}` per row or one record of two columns;
@@ -83,10 +67,10 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
                 "in a dataset take the name: rows.features['disruption_type'].int2str(rows['disruption_type'])"
             )
     right = columns[0] > columns[1]  # a tie is wrong
-    return Verdicts(right, np.zeros(len(right), dtype=bool)), DisruptionTypes(references)
+    return Verdicts(right, np.zeros(len(right), dtype=bool)), Names(references)
 
 
-def _judge_answers(predictions: list[Any], references: list[Any]) -> tuple[Verdicts, DisruptionTypes]:
+def _judge_answers(predictions: list[Any], references: list[Any]) -> tuple[Verdicts, Names]:
     right, unreadable, types = [], [], []
     for row, (answer, reference) in enumerate(zip(predictions, references, strict=True)):
         if not isinstance(answer, str):
@@ -104,7 +88,7 @@ def _judge_answers(predictions: list[Any], references: list[Any]) -> tuple[Verdi
         right.append(given in {reference["answer"], f"({reference['answer']})"})
         unreadable.append(given not in {"1", "(1)", "2", "(2)"})
         types.append(reference["disruption_type"])
-    return Verdicts(np.array(right, dtype=bool), np.array(unreadable, dtype=bool)), DisruptionTypes(types)
+    return Verdicts(np.array(right, dtype=bool), np.array(unreadable, dtype=bool)), Names(types)
 
 
 def _column(columns: Mapping[str, Any], name: str) -> np.ndarray:

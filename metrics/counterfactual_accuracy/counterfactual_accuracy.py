@@ -5,18 +5,16 @@ both videos, both texts, or all of them prefer their own; chance is 25, 25 and 1
 video's own text is called true and the other one false; chance is at most 25 %.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import evaluate
 from datasets import Features, List, Value
 
 from .buffer import BufferedMetric
-from .groups import Kinds, Similarities, read_groups
+from .groups import read_groups
 from .inputs import quoted
 from .scoring import counterfactual_accuracy, fit_threshold
-from .significance import PERMUTATIONS
-from .significance import compare as compare_runs
+from .significance import compare
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
 __all__ = ["CounterfactualAccuracy", "counterfactual_accuracy", "fit_threshold", "quoted"]
@@ -47,18 +45,8 @@ _CITATION = """\
 class CounterfactualAccuracy(BufferedMetric):
     """Text, video and group score, ClassicVLE and StrictVLE.
 
-    Args:
-        predictions: `[[a, b], [c, d]]` per group: row i holds the similarities of video i with both texts, and text i
-            fits video i. Or `[[a, b]]`: one video with the text that fits it, then one that does not.
-        references: The kind of each group, for results by kind; may be left out.
-        threshold: Similarity above which a text counts as true of a video, for `strict_vle`; see `fit_threshold`.
-        per_query: Also give the results of every group.
-        confidence: Level of an interval over groups, such as 0.95.
-        clusters: What each group is cut from, such as its long video, over which the interval is then.
-
-    Returns:
-        `text_score`, `video_score`, `group_score` (of groups of two videos), `classic_vle` and, with a threshold,
-        `strict_vle` as fractions in [0, 1], the same for every kind as `<name>/<kind>`, and `signature`.
+    Arguments, options and results are those of `counterfactual_accuracy`; `compare` takes two results of
+    `compute(..., per_query=True)` over the same groups.
 
     Examples:
         >>> import evaluate
@@ -73,11 +61,16 @@ class CounterfactualAccuracy(BufferedMetric):
         0.375
     """
 
+    _read = staticmethod(read_groups)
+    _compute = staticmethod(counterfactual_accuracy)
+    fit_threshold = staticmethod(fit_threshold)
+    compare = staticmethod(compare)
+
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
             description=__doc__ or "",
             citation=_CITATION,
-            inputs_description=type(self).__doc__ or "",
+            inputs_description=counterfactual_accuracy.__doc__,
             features=Features({"predictions": List(List(Value("float64"))), "references": Value("string")}),
         )
 
@@ -86,34 +79,3 @@ class CounterfactualAccuracy(BufferedMetric):
         if references is None and self.num_process > 1:  # evaluate's files have both columns
             references = [None] * len(read_groups(predictions)[0])
         super().add_batch(predictions=predictions, references=references)
-
-    def _read(self, predictions: Any, references: Any) -> tuple[Similarities, Kinds]:
-        return read_groups(predictions, references)
-
-    def _compute(
-        self,
-        predictions: Any,
-        references: Any,
-        threshold: float | None = None,
-        per_query: bool = False,
-        confidence: float | None = None,
-        clusters: Any = None,
-    ) -> dict[str, Any]:
-        return counterfactual_accuracy(
-            predictions,
-            references,
-            threshold=threshold,
-            per_query=per_query,
-            confidence=confidence,
-            clusters=clusters,
-        )
-
-    def fit_threshold(self, predictions: Any) -> float:
-        """The threshold at which `strict_vle` is highest; fit it on data that is not measured."""
-        return fit_threshold(predictions)
-
-    def compare(
-        self, a: Mapping[str, Any], b: Mapping[str, Any], *, permutations: int = PERMUTATIONS, seed: int = 0
-    ) -> dict[str, dict[str, float]]:
-        """Paired permutation test of two results of `compute(..., per_query=True)` over the same groups."""
-        return compare_runs(a, b, permutations=permutations, seed=seed)

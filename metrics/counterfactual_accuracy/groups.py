@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .inputs import quoted, read_array, read_number, read_rows
+from .inputs import Names, quoted, read_array, read_number, read_rows
 
 ROW = "[[a, b], [c, d]], two videos (rows) by their two texts (columns), or [[a, b]] of one video"
 
@@ -36,23 +36,8 @@ class Similarities:
         return Similarities(np.concatenate([part.values for part in filled])) if filled else parts[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Kinds:
-    """The kind of each group, None where it has none."""
-
-    names: list[str | None]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @staticmethod
-    def concatenate(parts: Sequence["Kinds"]) -> "Kinds":
-        """The kinds of all parts in order."""
-        return Kinds(list(chain.from_iterable(part.names for part in parts)))
-
-
-def read_groups(predictions: Any, references: Any = None) -> tuple[Similarities, Kinds]:
-    """Check every group.
+def read_groups(predictions: Any, references: Any = None) -> tuple[Similarities, Names]:
+    """Check every group, and give the kinds as `Names`.
 
     Args:
         predictions: `[[a, b], [c, d]]` per group, where row i holds the similarities of video i with both texts and
@@ -85,7 +70,7 @@ def read_groups(predictions: Any, references: Any = None) -> tuple[Similarities,
     for row, name in enumerate(names):
         if name is not None and (not isinstance(name, str) or not name):
             raise ValueError(f"references[{row}] must be the kind of the group, a text, or None, not {quoted(name)}")
-    return Similarities(values), Kinds(names)
+    return Similarities(values), Names(names)
 
 
 def _values(predictions: Any) -> np.ndarray:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .groups import Kinds, Similarities, read_groups
-from .inputs import check_flag, quoted, read_number, read_rows
-from .significance import interval_of_means
+from .groups import Similarities, read_groups
+from .inputs import Names, check_flag, quoted, read_number, read_rows
+from .significance import check_confidence, interval_of_means
 
 VERSION = "1.0.0"
 
@@ -56,9 +56,9 @@ def counterfactual_accuracy(
         >>> [result[name] for name in ("text_score", "video_score", "group_score", "classic_vle", "strict_vle")]
         [0.5, 1.0, 0.5, 0.75, 0.5]
     """
-    confidence, level = _checked(confidence, "confidence"), _checked(threshold, "threshold")
-    if confidence is not None and not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {quoted(confidence)}")
+    confidence, level = check_confidence(confidence), None if threshold is None else read_number(threshold)
+    if threshold is not None and (level is None or not np.isfinite(level)):
+        raise ValueError(f"threshold must be a finite number or None, not {quoted(threshold)}")
     check_flag(per_query, "per_query")
     groups, kinds = read_groups(predictions, references)
     if not len(groups):
@@ -136,7 +136,7 @@ def _own_and_other_text(groups: Similarities) -> tuple[np.ndarray, np.ndarray]:
     return groups.values[:, videos, videos], groups.values[:, videos, 1 - videos]
 
 
-def _places(kinds: Kinds) -> dict[str, list[int]]:
+def _places(kinds: Names) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {}
     for row, kind in enumerate(kinds.names):
         if (kind is None) != (kinds.names[0] is None):
@@ -156,10 +156,3 @@ def _clusters(clusters: Any, count: int) -> list[str | int] | None:
         if isinstance(name, bool) or not isinstance(name, (str, Integral)):
             raise ValueError(f"clusters[{row}] must be a text or a whole number, not {quoted(name)}")
     return names
-
-
-def _checked(value: Any, name: str) -> float | None:
-    number = None if value is None else read_number(value)
-    if value is not None and (number is None or not np.isfinite(number)):
-        raise ValueError(f"{name} must be a finite number or None, not {quoted(value)}")
-    return number

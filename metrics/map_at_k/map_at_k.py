@@ -5,7 +5,6 @@ mAP@K is its mean over the queries. Rankings with duplicates, queries without re
 kinds are refused with the query and the cure, and every result states its protocol in one line.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import evaluate
@@ -15,12 +14,11 @@ from .average_precision import average_precision_at, find_hits
 from .buffer import BufferedMetric
 from .id_lists import IdLists, read_id_lists
 from .inputs import check_lengths, quoted
-from .scoring import Protocol, WhenEmpty, mean_average_precision
-from .significance import PERMUTATIONS
-from .significance import compare as compare_runs
+from .scoring import mean_average_precision
+from .significance import compare
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
-__all__ = ["MapAtK", "average_precision_at", "compare_runs", "find_hits", "mean_average_precision", "quoted"]
+__all__ = ["MapAtK", "average_precision_at", "compare", "find_hits", "mean_average_precision", "quoted"]
 
 _CITATION = """\
 @inproceedings{baldrati2023circo,
@@ -42,19 +40,8 @@ _CITATION = """\
 class MapAtK(BufferedMetric):
     """mAP@K of ranked ids against sets of relevant ids.
 
-    Args:
-        predictions: Ranked ids of each query, best first; strings or integers, lists of any length or a 2-D array.
-        references: Relevant ids of each query, in any order.
-        k: Cut-offs, by default 5, 10, 25 and 50.
-        exclude: One id per query, its reference clip, that is taken out of the ranking before the cut.
-        recall: Also give `recall@K`, the mean share of the relevant ids among the first K.
-        per_query: Also give the results of every query.
-        protocol: `standard`, or `tfcovr-official` to reproduce the released script with its bugs.
-        empty: `error`, or `skip` to leave out and count queries without relevant ids.
-        confidence: Level of an interval over queries, such as 0.95.
-
-    Returns:
-        `map@K` for every K as fractions in [0, 1], and `signature`, the line that states the protocol.
+    Arguments, options and results are those of `mean_average_precision`; `compare` takes two results of
+    `compute(..., per_query=True)` over the same queries.
 
     Examples:
         >>> import evaluate
@@ -72,11 +59,14 @@ class MapAtK(BufferedMetric):
         0.5
     """
 
+    _compute = staticmethod(mean_average_precision)
+    compare = staticmethod(compare)
+
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
             description=__doc__ or "",
             citation=_CITATION,
-            inputs_description=type(self).__doc__ or "",
+            inputs_description=mean_average_precision.__doc__,
             features=[
                 Features({"predictions": List(Value(kind)), "references": List(Value(kind))})
                 for kind in ("string", "int64")
@@ -87,33 +77,3 @@ class MapAtK(BufferedMetric):
         columns = read_id_lists(predictions, "predictions"), read_id_lists(references, "references")
         check_lengths(*columns)
         return columns
-
-    def _compute(
-        self,
-        predictions: Any,
-        references: Any,
-        k: int | Sequence[int] = (5, 10, 25, 50),
-        exclude: Any = None,
-        recall: bool = False,
-        per_query: bool = False,
-        protocol: Protocol = "standard",
-        empty: WhenEmpty = "error",
-        confidence: float | None = None,
-    ) -> dict[str, Any]:
-        return mean_average_precision(
-            predictions,
-            references,
-            k=k,
-            exclude=exclude,
-            recall=recall,
-            per_query=per_query,
-            protocol=protocol,
-            empty=empty,
-            confidence=confidence,
-        )
-
-    def compare(
-        self, a: Mapping[str, Any], b: Mapping[str, Any], *, permutations: int = PERMUTATIONS, seed: int = 0
-    ) -> dict[str, dict[str, float]]:
-        """Paired permutation test of two results of `compute(..., per_query=True)` over the same queries."""
-        return compare_runs(a, b, permutations=permutations, seed=seed)

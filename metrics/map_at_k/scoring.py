@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from .average_precision import NOTHING, Hits, average_precision_at, find_hits, recall_at
-from .id_lists import IdLists, read_id_lists, read_ids, to_codes
-from .inputs import check_choice, check_flag, check_lengths, quoted, read_cuts, read_number
-from .significance import interval_of_means
+from .id_lists import IdLists, as_matrix, read_id_lists, read_ids, to_codes
+from .inputs import check_choice, check_flag, check_lengths, read_cuts
+from .significance import check_confidence, interval_of_means
 
 VERSION = "1.0.0"
 OFFICIAL_CUT = 50  # the released script keeps the first 50 rows of a ranking
@@ -62,7 +62,9 @@ def mean_average_precision(
         (1.0, 0.833333)
     """
     cuts = read_cuts(k)
-    confidence = _check_options(protocol, empty, confidence)
+    check_choice(protocol, get_args(Protocol), "protocol")
+    check_choice(empty, get_args(WhenEmpty), "empty")
+    confidence = check_confidence(confidence)
     check_flag(recall, "recall")
     check_flag(per_query, "per_query")
     rankings = read_id_lists(predictions, "predictions")
@@ -102,20 +104,11 @@ def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:
             raise ValueError(f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each")
     codes = to_codes(**columns)
     return _Queries(
-        _as_matrix(codes[0], rankings.lengths),
+        as_matrix(codes[0], rankings.lengths, NOTHING),
         codes[1],
         relevant.lengths,
         codes[2] if len(codes) > 2 else None,
     )
-
-
-def _as_matrix(codes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    longest = lengths.max(initial=0)
-    if lengths.min(initial=longest) == longest:
-        return codes.reshape(len(lengths), longest)
-    matrix = np.full((len(lengths), longest), NOTHING, dtype=codes.dtype)
-    matrix[np.arange(longest) < lengths[:, None]] = codes
-    return matrix
 
 
 def _official_hits(queries: _Queries) -> Hits:
@@ -151,17 +144,6 @@ def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
         relevant = (pairs & 0xFFFFFFFF).astype(np.int32)
         num_relevant = np.bincount(pairs >> 32, minlength=num_queries)
     return find_hits(queries.rankings, relevant, num_relevant, excluded=queries.excluded)
-
-
-def _check_options(protocol: str, empty: str, confidence: float | None) -> float | None:
-    check_choice(protocol, get_args(Protocol), "protocol")
-    check_choice(empty, get_args(WhenEmpty), "empty")
-    if confidence is None:
-        return None
-    level = read_number(confidence)
-    if level is None or not 0 < level < 1:
-        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {quoted(confidence)}")
-    return level
 
 
 def _signature(protocol: str, excludes: bool, empty: str, confidence: float | None) -> str:

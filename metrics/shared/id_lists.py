@@ -99,6 +99,22 @@ def to_codes(**columns: IdLists) -> list[np.ndarray]:
     return [codes.astype(np.int32) for codes in np.split(flat, ends[:-1])]
 
 
+def as_matrix(values: np.ndarray, lengths: np.ndarray, fill: int) -> np.ndarray:
+    """Lists laid end to end as rows of one length, `(num_queries, longest)`; short ones end in `fill`.
+
+    Example:
+        >>> as_matrix(np.array([7, 8, 9]), np.array([1, 2]), -1)
+        array([[ 7, -1],
+               [ 8,  9]])
+    """
+    longest = lengths.max(initial=0)
+    if lengths.min(initial=longest) == longest:
+        return values.reshape(len(lengths), longest)
+    matrix = np.full((len(lengths), longest), fill, dtype=values.dtype)
+    matrix[np.arange(longest) < lengths[:, None]] = values
+    return matrix
+
+
 def _one_kind(columns: dict[str, IdLists]) -> None:
     kinds = {name: column.kind for name, column in columns.items() if column.kind}
     if len(set(kinds.values())) > 1:

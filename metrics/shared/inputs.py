@@ -5,6 +5,7 @@ Every metric holds the same copy of this file, because a Space must stand alone.
 
 import reprlib
 from collections.abc import Mapping, Sequence, Set, Sized
+from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any
@@ -139,6 +140,21 @@ def read_cuts(k: Any) -> list[int]:
     ):
         raise ValueError(f"k must be one or more whole numbers above 0 and up to {MOST}, not {quoted(k)}")
     return [int(cut) for cut in cuts]
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """A text of each row, or None, such as its kind."""
+
+    names: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @staticmethod
+    def concatenate(parts: Sequence["Names"]) -> "Names":
+        """The texts of all parts in order."""
+        return Names([name for part in parts for name in part.names])
 
 
 def check_lengths(predictions: Sized, references: Sized) -> None:

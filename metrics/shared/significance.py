@@ -14,6 +14,18 @@ MOST_SEED = 2**64 - 1
 VALUES_PER_BLOCK = 4_000_000
 
 
+def check_confidence(value: Any) -> float | None:
+    """The level of an interval as a number; None where none is asked for.
+
+    Raises:
+        ValueError: It is not between 0 and 1.
+    """
+    level = None if value is None else read_number(value)
+    if value is not None and (level is None or not 0 < level < 1):
+        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {quoted(value)}")
+    return level
+
+
 def interval_of_means(
     values: np.ndarray, confidence: float, groups: Sequence[Hashable] | None = None
 ) -> list[list[float] | None]:

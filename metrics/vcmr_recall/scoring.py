@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from .id_lists import to_codes
+from .id_lists import as_matrix, to_codes
 from .inputs import check_choice, check_flag, check_lengths, quoted, read_cuts, read_number, read_rows, read_whole
 from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
@@ -94,10 +94,7 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
     matches, owner = _match(spans, true, max_predictions, kept, moments)
     found = MomentsFound(matches, owner, len(true), moments)
     has_moment = true.num_spans > 0
-    metrics = {
-        name: (values, reduce, has_moment)
-        for name, (values, reduce) in _query_metrics(found, task, cuts, thresholds, extras).items()
-    }
+    metrics = _query_metrics(found, task, cuts, thresholds, extras, has_moment)
     if threshold is not None or not has_moment.all():
         metrics |= _answer_metrics(spans, kept, has_moment, task)
     result: dict[str, Any] = {name: float(reduce(values[of])) for name, (values, reduce, of) in metrics.items()}
@@ -118,8 +115,8 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
     return result
 
 
-Values = tuple[np.ndarray, Callable[[np.ndarray], Any]]  # per query, and their average
-QueryMetrics = dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any], np.ndarray]]  # and of which queries
+QueryMetrics = dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any], np.ndarray]]
+"""Values per query, what averages them, and of which queries."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +153,13 @@ class MomentsFound:
 
 
 def _query_metrics(
-    found: MomentsFound, task: Task, cuts: list[int], thresholds: list[float], extra: Sequence[Extra]
-) -> dict[str, Values]:
-    """Values per query of every metric, and the function that averages them."""
+    found: MomentsFound,
+    task: Task,
+    cuts: list[int],
+    thresholds: list[float],
+    extra: Sequence[Extra],
+    has_moment: np.ndarray,
+) -> QueryMetrics:
     matches = found.matches
     rank = matches.rank_in_video if task == "svmr" else matches.rank
     rights = (
@@ -166,17 +167,17 @@ def _query_metrics(
         if task == "vr"
         else {f"_iou@{threshold:g}": matches.iou >= np.float32(threshold) for threshold in thresholds}
     )
-    metrics: dict[str, Values] = {}
+    metrics: QueryMetrics = {}
     for suffix, right in rights.items():
         first = found.first_ranks(right, rank)
         for cut in cuts:
-            metrics[f"{task}_recall@{cut}{suffix}"] = (first <= cut, np.mean)
+            metrics[f"{task}_recall@{cut}{suffix}"] = (first <= cut, np.mean, has_moment)
         if "mrr" in extra:
-            metrics[f"{task}_mrr{suffix}"] = (1 / first, np.mean)
+            metrics[f"{task}_mrr{suffix}"] = (1 / first, np.mean, has_moment)
         if "median_rank" in extra:
-            metrics[f"{task}_median_rank{suffix}"] = (first, np.median)
+            metrics[f"{task}_median_rank{suffix}"] = (first, np.median, has_moment)
     if "miou" in extra:
-        metrics[f"{task}_miou@1"] = (found.iou_of_first(rank), np.mean)
+        metrics[f"{task}_miou@1"] = (found.iou_of_first(rank), np.mean, has_moment)
     return metrics
 
 
@@ -247,7 +248,10 @@ def _match(
     codes, true_codes = to_codes(predictions=spans.video_ids, references=moments.video_ids)
     lengths, num_queries = spans.video_ids.lengths, len(moments)
     codes = np.where(kept, codes, NO_VIDEO)
-    ranked, start, end = (_as_matrix(column, lengths, max_predictions) for column in (codes, spans.start, spans.end))
+    ranked, start, end = (
+        np.ascontiguousarray(as_matrix(column, lengths, NO_VIDEO)[:, :max_predictions])
+        for column in (codes, spans.start, spans.end)
+    )
     num_ids, num_spans = moments.video_ids.lengths, moments.num_spans
     if not num_spans.any():
         raise ValueError("no query has a moment, so there is nothing to recall; give at least one that has")
@@ -264,15 +268,6 @@ def _match(
     of_span = np.repeat(true_codes, np.repeat(np.where(num_ids == 1, num_spans, 1), num_ids))
     one_each = np.ones(len(owner), dtype=np.int64)
     return match(ranked[owner], start[owner], end[owner], of_span, moments.spans, one_each), owner
-
-
-def _as_matrix(values: np.ndarray, lengths: np.ndarray, max_predictions: int) -> np.ndarray:
-    longest = lengths.max(initial=0)
-    if lengths.min(initial=longest) == longest:
-        return np.ascontiguousarray(values.reshape(len(lengths), longest)[:, :max_predictions])
-    matrix = np.full((len(lengths), longest), NO_VIDEO, dtype=values.dtype)
-    matrix[np.arange(longest) < lengths[:, None]] = values
-    return np.ascontiguousarray(matrix[:, :max_predictions])
 
 
 def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:

@@ -47,7 +47,8 @@ def read_tvr_submission(
     predictions: list[dict[str, list[Any]] | None] = []
     references = []
     queries: set[str | Integral] = set()
-    for number, row in enumerate(_read_ground_truth(ground_truth)):
+    rows = list(ground_truth) if isinstance(ground_truth, Iterator) else ground_truth
+    for number, row in enumerate(read_rows(rows, "ground_truth", "one row of desc_id, vid_name and ts per query")):
         name = f"ground_truth[{number}]"
         query = _read_query(row, ("desc_id", "vid_name", "ts"), name)
         if query in queries:
@@ -86,12 +87,6 @@ def _read_answers(rows: Any, name: str) -> dict[str | Integral, Any]:
             raise ValueError(f"the submission answers query {quoted(query)} twice; keep one")
         answers[query] = answer["predictions"]
     return answers
-
-
-def _read_ground_truth(rows: Any) -> list[Any]:
-    if isinstance(rows, Iterator):
-        rows = list(rows)
-    return read_rows(rows, "ground_truth", "one row of desc_id, vid_name and ts per query")
 
 
 def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | Integral:

@@ -6,7 +6,6 @@ thresholds inclusive, two of four annotators. Malformed records, reversed spans 
 with the query and the cure.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import evaluate
@@ -17,7 +16,7 @@ from .id_lists import IdLists
 from .inputs import check_lengths, quoted
 from .matching import match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
-from .scoring import Extra, Found, Task, WhenMissing, moment_retrieval_recall
+from .scoring import moment_retrieval_recall
 from .tvr import read_tvr_submission
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
@@ -36,27 +35,7 @@ _CITATION = """\
 class VcmrRecall(BufferedMetric):
     """R@K of moment retrieval at IoU thresholds.
 
-    Args:
-        predictions: One record per query of parallel lists `video_id`, `start`, `end` (seconds), best first, and with
-            a threshold `score`; or one record of `(queries, ranks)` arrays.
-        references: One record per query with `video_id` and `spans`, a list of [start, end] in seconds; None and []
-            for a query without a moment.
-        task: `vcmr` (video and moment), `svmr` (the moment, other videos skipped) or `vr` (the video).
-        k: Ranks, by default 1, 5, 10 and 100.
-        iou: Thresholds, by default 0.5 and 0.7.
-        extra: Any of `miou`, `mrr` and `median_rank`.
-        types: One type per query, for results per type.
-        missing: `error`, or `miss` to count queries without prediction (None) as misses.
-        max_predictions: How many predictions per query count, by default 100.
-        moments: `one` (spans are annotators' marks of one moment), or how many of several moments are to be found:
-            `any` or `all`.
-        threshold: Predictions with a lower score count as none.
-        per_query: Also give the results of every query.
-
-    Returns:
-        `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], and `signature`, the line that
-        states the protocol. With a threshold or queries without a moment also `<task>_answered`,
-        `<task>_true_rejection` and `queries_without_moment`.
+    Arguments, options and results are those of `moment_retrieval_recall`.
 
     Examples:
         >>> import evaluate
@@ -70,6 +49,7 @@ class VcmrRecall(BufferedMetric):
         {'vcmr_recall@1_iou@0.7': 0.0, 'vcmr_recall@5_iou@0.7': 1.0}
     """
 
+    _compute = staticmethod(moment_retrieval_recall)
     read_tvr_submission = staticmethod(read_tvr_submission)
 
     def _info(self) -> evaluate.MetricInfo:
@@ -77,7 +57,7 @@ class VcmrRecall(BufferedMetric):
         return evaluate.MetricInfo(
             description=__doc__ or "",
             citation=_CITATION,
-            inputs_description=type(self).__doc__ or "",
+            inputs_description=moment_retrieval_recall.__doc__,
             features=[
                 Features(
                     {
@@ -105,33 +85,3 @@ class VcmrRecall(BufferedMetric):
         columns = read_ranked_spans(predictions), read_moments(references)
         check_lengths(*columns)
         return columns
-
-    def _compute(  # noqa: PLR0913 (its options)
-        self,
-        predictions: Any,
-        references: Any,
-        task: Task = "vcmr",
-        k: int | Sequence[int] = (1, 5, 10, 100),
-        iou: float | Sequence[float] = (0.5, 0.7),
-        extra: Sequence[Extra] = (),
-        types: Sequence[str] | None = None,
-        missing: WhenMissing = "error",
-        max_predictions: int = 100,
-        moments: Found = "one",
-        threshold: float | None = None,
-        per_query: bool = False,
-    ) -> dict[str, Any]:
-        return moment_retrieval_recall(
-            predictions,
-            references,
-            task=task,
-            k=k,
-            iou=iou,
-            extra=extra,
-            types=types,
-            missing=missing,
-            max_predictions=max_predictions,
-            moments=moments,
-            threshold=threshold,
-            per_query=per_query,
-        )

@@ -10,14 +10,15 @@ import pyarrow as pa
 from datasets import Features
 
 from hf_datasets.class_labels import with_labels
+from hf_datasets.long_videos import SPLITS
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.annotations import source_clips
-from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, locate
-from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, frame_of, locate
+from hf_datasets.tfcovr.construction import Collection, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.marks import Marks, read_marks
 from hf_datasets.tfcovr.modifications.task import ModificationTask
@@ -26,7 +27,7 @@ from hf_datasets.tfcovr.pair_review import read_review, write_review
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
 from hf_datasets.tfcovr.splitting import hold_out_labels
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS, counts_of
-from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
+from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_FEATURES, split_by_video
 from subtle.building.options import BuildTFCoVRConfig
 from subtle.run.build import Build
 
@@ -77,7 +78,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     pairs = list(build.limited(build.passed("pairs", proposed)))
     task = ModificationTask({label.label_id: label for label in labels}, prompts=config.prompts)
     answers = build.ask(task, pairs, name="modifications")
-    changes, _ = change_frame(modification for _, modification in answers)
+    changes, _ = frame_of((modification for _, modification in answers), CHANGE_SCHEMA)
     rows, unused = compose(
         clips,
         changes,
@@ -105,7 +106,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
         {
             config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS}
             | {"train": chain(labeled(rows["train"](), TRIPLET_FEATURES), marked.tables())},
-            f"{config.name}-clips": {split: labeled(found.clip_tables(split), CLIP_FEATURES) for split in SPLITS},
+            f"{config.name}-clips": {split: labeled([found.clip_table(split)], CLIP_FEATURES) for split in SPLITS},
         },
         card=CARD,
         compare=compare if config.source else None,

@@ -7,12 +7,11 @@ import polars as pl
 
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
-from hf_datasets.tfcovr.labels import Label
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from subtle.building.options import CaptionRewriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
-from subtle.tfcovr.caption_scores import baselines, report, tallies, write_scored
+from subtle.tfcovr.caption_scores import tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
     Clip,
@@ -44,48 +43,30 @@ def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Cli
     return table, model_of(table, Path(config.captions).name)
 
 
-class Queries:
-    """Makes what the task takes of the queries of a split.
+def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
+    assert config.split is not None  # `with_split` filled it
+    clips = clips_of(config, config.split)
+    labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
+    table, author = captions_of(build, config, clips)
+    captions = dict(table.select("clip_id", "caption").iter_rows())
+    sports = dict(table.select("clip_id", "sport").iter_rows()) if "sport" in table.columns else {}
 
-    Args:
-        config: The form of the captions, and the sport of clips without a label.
-        clips: Clip id -> row of the clip.
-        captions: With `clip_id`, `caption` and perhaps `sport`.
-    """
-
-    def __init__(self, config: CaptionRewriteConfig, clips: dict[str, Clip], captions: pl.DataFrame) -> None:
-        self.config, self.clips = config, clips
-        self.labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
-        self.captions = dict(captions.select("clip_id", "caption").iter_rows())
-        self.sports = dict(captions.select("clip_id", "sport").iter_rows()) if "sport" in captions.columns else {}
-
-    def target(self, query: dict[str, Any]) -> Label | None:
-        """The label of a query's targets, where it is one of TF-CoVR."""
-        return self.labels.get(query["target_label"]) or label_of(query["target_label"], None)
-
-    def read(self, query: dict[str, Any]) -> CaptionedQuery | Rejection:
-        """A query with the caption of its clip, or why it has none."""
+    def to_rewrite(query: dict[str, Any]) -> CaptionedQuery | Rejection:
         clip_id, key, text = query["query_clip_id"], query["query_id"], query["modification_text"]
-        label = self.clips[clip_id]["label"] if clip_id in self.clips else None
-        sport = self.sports.get(clip_id) or sport_of_clip(clip_id, label, self.config)
-        caption = self.captions.get(clip_id)
+        label = clips[clip_id]["label"] if clip_id in clips else None
+        sport = sports.get(clip_id) or sport_of_clip(clip_id, label, config)
+        caption = captions.get(clip_id)
         if caption is None:
             return Rejection("its clip has no caption", text, key)
         if sport is None:
             return Rejection("no label of TF-CoVR says the sport; give --sport", text, key)
-        if reason := caption_rejection_reason(caption, sport, any_form=self.config.any_form):
-            cure = "" if self.config.any_form else " (--any_form takes captions without the form)"
+        if reason := caption_rejection_reason(caption, sport, any_form=config.any_form):
+            cure = "" if config.any_form else " (--any_form takes captions without the form)"
             return Rejection(f"its clip's caption cannot be used{cure}: {reason}", caption, key)
-        return CaptionedQuery(key, sport, caption, text, self.target(query))
+        target = labels.get(query["target_label"]) or label_of(query["target_label"], None)
+        return CaptionedQuery(key, sport, caption, text, target)
 
-
-def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
-    """The rewritten captions, each with its score."""
-    assert config.split is not None  # `with_split` filled it
-    clips = clips_of(config, config.split)
-    captions, author = captions_of(build, config, clips)
-    of_split = Queries(config, clips, captions)
-    asked = list(build.passed("queries", map(of_split.read, build.limited(queries.values()))))
+    asked = list(build.passed("queries", map(to_rewrite, build.limited(queries.values()))))
     found = []
     for row, rewritten in build.ask(RewriteTask(any_form=config.any_form), asked, name="rewritten captions"):
         texts = {name: queries[row.query_id][name] for name in ("query_id", "query_clip_id", "modification_text")}
@@ -106,26 +87,14 @@ def main(config: CaptionRewriteConfig) -> int:
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
     found = ask(build, config, queries)
-    build.show()
-    if config.dry_run:
-        return 0
-    if build.keeps_earlier():
-        return 1
-    name = config.model or LABEL_CAPTIONS
-    rewritten = [row | {"caption": row["target_caption"]} for row in found]
-    systems = {name: tallies(rewritten), "the query's caption": tallies(found)}
-    systems |= baselines(row["label"] for row in found if row["label"])
-    text = report(
-        systems, {name: rewritten}, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets"
-    )
     return write_scored(
         build,
-        name,
         found,
-        systems,
-        text,
+        [row | {"caption": row["target_caption"]} for row in found],
+        f"{config.dataset_config}, {config.split}, targets",
         file="rewritten.parquet",
         columns=COLUMNS,
+        beside={"the query's caption": tallies(found)},
         captions_by=found[0]["captions_by"] if found else None,
         coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
     )

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.generation.images import image_parts
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig
@@ -75,20 +75,12 @@ def main(config: CaptionWriteConfig) -> int:
     if config.captions:
         return score_tables(build, config, clips)
     found = ask(build, config, clips)
-    build.show()
-    if config.dry_run:
-        return 0
-    if build.keeps_earlier():
-        return 1
-    name = config.model or LABEL_CAPTIONS
-    systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
+    title = f"{config.dataset_config}, {config.split}"
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
-    text = report(systems, {name: found}, number=config.examples, title=f"{config.dataset_config}, {config.split}")
-    return write_scored(build, name, found, systems, text, file="captions.parquet", columns=COLUMNS, coverage=coverage)
+    return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
 
 
 def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
-    """Score tables of captions side by side."""
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)

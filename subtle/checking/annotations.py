@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from hf_datasets.comp import annotations as comp_annotations
 from hf_datasets.comp import release as comp_release
-from hf_datasets.comp.activitynet_comp import ActivityNetComp
 from hf_datasets.comp.statistics import disruption_counts
-from hf_datasets.comp.youcook2_comp import YouCook2Comp
 from hf_datasets.fig import release as fig_release
 from hf_datasets.fig.moments import describe_ends, read_moments
 from hf_datasets.fig.statistics import counts_of as fig_counts
@@ -141,8 +139,7 @@ def _items(clips: pl.DataFrame) -> list[tuple[str, ...]]:
 def comp(data_dir: Path) -> list[Part]:
     """The release of VideoComp, and the captioned events that it is made of."""
     parts = [
-        Part(name).read(partial(_comp_release, data_dir, builder))
-        for name, builder in (("activitynet_comp", ActivityNetComp), ("youcook2_comp", YouCook2Comp))
+        Part(f"{source}_comp").read(partial(_comp_release, data_dir, source)) for source in comp_release.ID_PREFIXES
     ]
     sources = []
     for folder in (data_dir, *sorted(path for path in data_dir.iterdir() if path.is_dir())):
@@ -158,15 +155,13 @@ def comp(data_dir: Path) -> list[Part]:
     return [*parts, *sources]
 
 
-def _comp_release(data_dir: Path, builder: Any, part: Part) -> None:
-    files = comp_release.find_files(data_dir, builder.SOURCE)
+def _comp_release(data_dir: Path, source: str, part: Part) -> None:
+    files = comp_release.find_files(data_dir, source)
     part.files = list(files.values())
-    part.missing += [
-        comp_release.address(builder.SOURCE, split) for split in comp_release.SPLIT_FILES if split not in files
-    ]
+    part.missing += [comp_release.address(source, split) for split in comp_release.SPLIT_FILES if split not in files]
     types: dict[str, list[str]] = {}
     for split, path in files.items():
-        for row in part.accepted(comp_release.read_release(path, prefix=builder.ID_PREFIX)):
+        for row in part.accepted(comp_release.read_release(path, prefix=comp_release.ID_PREFIXES[source])):
             types.setdefault(split, []).append(row["disruption_type"])
             part.items.append((row["video_id"],))
     part.counts = disruption_counts(part.name, types)

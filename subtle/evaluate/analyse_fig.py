@@ -16,7 +16,7 @@ from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import LEAST_ANSWERS, aggregate, as_rows, read_answers, write_forms
+from subtle.fig.user_study import LEAST_ANSWERS, aggregate, read_answers, write_forms
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
 from subtle.run.printing import show_beside_paper
@@ -87,7 +87,6 @@ def compare(data: DatasetDict, kinds: pl.DataFrame, tables: dict[str, Any], conf
 
 
 def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
-    """Print Tables 1 and 2."""
     console = Screen()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
@@ -187,7 +186,7 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 
 
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
-    """Table 3 from the exported answers."""
+    """Table 3."""
     folder = Path(str(config.answers))
     kinds, files = read_answers(folder)
     results, total = aggregate(kinds, files)
@@ -201,7 +200,8 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     console.print(f"total S {total:.2f}; R counts each answer")
     if left_out:
         console.print(f"left out: {left_out} of {len(kinds)} items, with fewer than {LEAST_ANSWERS} answers")
-    rows = as_rows(results, total) | {"items_left_out": left_out}
+    rows: dict[str, Any] = {kind: asdict(result) for kind, result in results.items()}
+    rows |= {"total_accuracy": total, "items_left_out": left_out}
     write_results(folder, rows, config=config, seed=config.seed)
     return rows
 

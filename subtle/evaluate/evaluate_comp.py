@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.comp.contrasts import Span, SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_models.encoders import Encoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_retrieval, load_rows, pairs_of
 from subtle.comp.scores import CLIP_SCALE, Scores, draw_confidence, show_scores

@@ -92,7 +92,6 @@ def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
 
 
 def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
-    """A task with its data."""
     if name not in TASKS:
         raise SystemExit(f"there is no task {name!r}; there are {', '.join(TASKS)}{nearest(name, TASKS)}")
     options = {"dataset_config": config.dataset_config} if config.dataset_config else {}

@@ -132,15 +132,25 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
 def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
     """A system with one seed; trained now if it has not been."""
     config = system_config(system, base, image_model, runs_dir, seed)
-    if system.zero_shot:
-        model, processor = load_encoders(config, fusion="average")
-    else:
-        if not is_trained(config):
-            train(config)
-        model, processor = load_trained(str(Path(config.output_dir) / "model"))
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
     made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
-    return Prepared(model.eval(), processor, made_as, system.query, config.query_frames)
+    if not system.zero_shot:
+        return trained(config, made_as)
+    model, processor = load_encoders(config, fusion="average")
+    return Prepared(model.eval(), processor, made_as, config.query, config.query_frames)
+
+
+def trained(config: Stage2Config, made_as: EmbedConfig, folder_flag: str = "--runs_dir") -> Prepared:
+    """What a training gives, with these embeddings; trained now if it has not been."""
+    if not is_trained(config, folder_flag):
+        train(config)
+    model, processor = load_trained(str(Path(config.output_dir) / "model"))
+    return Prepared(model, processor, made_as, config.query, config.query_frames)
+
+
+def standard(config: Any) -> EvaluateConfig:
+    """What tables are measured by: the standard protocol on the data and the split of their configuration."""
+    return EvaluateConfig(**{name: getattr(config, name) for name in ("split", *DataConfig.__dataclass_fields__)})
 
 
 def evaluate(
@@ -182,7 +192,6 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
 
 
 def show_results(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
-    """Print the table, with coverage and protocol."""
     cells = [[name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS)] for name, values in results.items()]
     show(["system", *(f"mAP@{k}" for k in CUTOFFS)], cells, "Composed retrieval, %")
     print(

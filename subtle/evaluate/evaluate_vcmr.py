@@ -1,28 +1,27 @@
 """Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
-from accelerate import Accelerator
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.checkpoints import open_whole
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
+from hf_models.moments.ranking import encode_split, rank_encoded, write_submission
 from subtle.evaluate.options import EvaluateVCMRConfig
 from subtle.fig.data import load_moments, read_rows
 from subtle.fig.harder_searches import measure_without_moment, show_figures
-from subtle.fig.intervals import intervals_of
 from subtle.fig.measure import MomentRetrievalMeasure
-from subtle.fig.recall_table import SHOWN, show_recall
 from subtle.options import adopt, given_in, override, parse_config
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import open_dataset, with_split
+from subtle.run.intervals import Interval, interval_of_mean
 from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import in_percent, summarize
 from subtle.run.printing import show
@@ -31,6 +30,12 @@ from subtle.run.shared_config import Granularity, MomentDataConfig
 from subtle.train.options import VCMRConfig
 from subtle.train.vcmr import make_features
 from subtle.train.vcmr import run as train
+
+RECALL_AT, RECALL_IOU = (1, 5, 10, 100), (0.5, 0.7)
+RECALLS = {
+    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in RECALL_IOU for k in RECALL_AT] for task in ("VCMR", "SVMR")
+} | {"VR": [f"vr_recall@{k}" for k in RECALL_AT]}  # without an IoU
+"""Metrics by task, the columns of its line in the table."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ def evaluate(
     calibration: MomentSplit | None = None,
 ) -> Evaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
-    encoded = encode(model, config, split)
+    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
+    encoded = encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
     rankings = rank_encoded(model, split, encoded)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
@@ -114,12 +120,6 @@ def evaluate(
     without_nms, metrics = measure(rankings, split), measure(kept, split)
     per_query, videos = measure.per_query, split.targets.tolist()
     return Evaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
-
-
-def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
-    """The split's videos and queries, encoded."""
-    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
-    return encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
 
 
 def open_split(
@@ -169,14 +169,14 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
                 several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
-    return finish(config, evaluations, measure, make_accelerator(config.device, output_dir))
+    return finish(config, evaluations, measure) if processes().is_main_process else {}
 
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
     """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
+    from subtle.footage.options import TwoStepConfig
     from subtle.footage.second_step import SecondStep
     from subtle.footage.steps import IOU, METRICS, K, Queries, added, some
-    from subtle.footage.two_step_config import TwoStepConfig
 
     output_dir, queried = Path(config.output_dir), config.queries[0]
     opened, encoder, root = index_of_windows(config)
@@ -264,16 +264,10 @@ def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
 
 
 def finish(
-    config: EvaluateVCMRConfig,
-    evaluations: dict[str, list[Evaluation]],
-    measure: MomentRetrievalMeasure,
-    accelerator: Accelerator,
+    config: EvaluateVCMRConfig, evaluations: dict[str, list[Evaluation]], measure: MomentRetrievalMeasure
 ) -> dict[str, dict[str, float]]:
-    """Write and show the table, in the main process."""
-    if not accelerator.is_main_process:
-        return {}
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
-    intervals = intervals_of(evaluations, SHOWN)
+    intervals = intervals_of(evaluations)
     extra = {}
     if config.without_moment:
         thresholds = {name: [one.without_moment for one in several] for name, several in evaluations.items()}
@@ -300,6 +294,56 @@ def finish(
     for part, figures in extra.items():
         show_figures(part, figures)
     return results
+
+
+def intervals_of(systems: Mapping[str, Sequence[Evaluation]]) -> dict[str, dict[str, dict[str, Interval]]]:
+    """Intervals of each system, and of its difference to the first one that was asked the same queries.
+
+    Args:
+        systems: "xml, fine -> fine" (trained on -> queried with) -> its results, one for each seed.
+
+    Returns:
+        `intervals`: system -> metric -> interval, and `differences`: "SYSTEM, less FIRST" -> the same, for systems with
+        as many seeds as the first one.
+    """
+    found: dict[str, dict[str, dict[str, Interval]]] = {"intervals": {}, "differences": {}}
+    firsts: dict[str, str] = {}
+    metrics = [metric for names in RECALLS.values() for metric in names]
+    for name, several in systems.items():
+        first = firsts.setdefault(name.rpartition(" -> ")[2], name)
+        own, other = (
+            {metric: np.array([one.per_query[metric] for one in systems[system]]) for metric in metrics}
+            for system in (name, first)
+        )
+        videos = several[0].videos
+        found["intervals"][name] = {metric: interval_of_mean(own[metric], videos, share=True) for metric in metrics}
+        if name != first and len(several) == len(systems[first]):
+            found["differences"][f"{name}, less {first}"] = {
+                metric: interval_of_mean(own[metric] - other[metric], videos) for metric in metrics
+            }
+    return found
+
+
+def show_recall(
+    results: Mapping[str, dict[str, float]],
+    intervals: Mapping[str, Mapping[str, Interval]],
+    coverage: Mapping[str, Any],
+    signature: str,
+) -> None:
+    head = [f"R@{k} IoU {iou}" for iou in RECALL_IOU for k in RECALL_AT]
+    cells = []
+    for name, values in results.items():
+        for task, metrics in RECALLS.items():
+            shown = [
+                f"{in_percent(values, metric)} {intervals[name][metric].bounds_in_percent(1)}" for metric in metrics
+            ]
+            cells.append([f"{name}, {task}", *shown, *[""] * (len(head) - len(shown))])
+    show(["trained on -> queried with", *head], cells, "Recall, %")
+    print(
+        f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "
+        f"{coverage['videos']:,} videos; mean ± standard deviation over seeds, [95 % interval over videos and seeds]\n"
+        f"{signature}"
+    )
 
 
 def main(config: EvaluateVCMRConfig) -> None:

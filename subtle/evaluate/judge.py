@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import metrics
+from hf_datasets.builders import write_rejections
 from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.comp.judge import UNREADABLE, JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
 from hf_datasets.generation.answer_checks import is_about_reply
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_parts
-from hf_datasets.registration import write_rejections
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig

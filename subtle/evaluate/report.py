@@ -1,7 +1,7 @@
 """Write an HTML page about an evaluation: tables, mistakes, worst queries with their clips."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from subtle.run.intervals import interval_of_mean
 from subtle.run.pages import render_page
 from subtle.run.results import read_json, replacing_files, write_text
 from subtle.run.shared_config import DataConfig
-from subtle.tfcovr.clip_names import clip_classes, name_targets
-from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
 from subtle.tfcovr.measure import CUTOFFS
-from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
+from subtle.tfcovr.shown_queries import NOT_STATED, clip_classes, name_targets, select_queries, show_queries
 from subtle.tuning.verdict import average_precisions
 
 MOST_ANSWERS, MOST_LABELS = 12, 10
 """Of a query, and in the table of the easiest and the hardest."""
+NUM_LABELS, NUM_OTHERS, NUM_PAIRS, NUM_SHADES = 12, 6, 10, 5
+"""Of the tables of mistakes: rows, columns beyond these, pairs, and shades of a cell."""
+NOTHING = "(no clip was ranked)"
 
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -143,9 +144,68 @@ def table_rows(table: pl.DataFrame, *, name: str = "name") -> list[dict[str, Any
     ]
 
 
-def both_ends(table: pl.DataFrame, num_rows: int) -> pl.DataFrame:
-    """The first and the last rows of a table that is longer than `num_rows`."""
-    return table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
+def confusion_counts(predictions: pl.DataFrame, class_of: Mapping[str, str]) -> pl.DataFrame:
+    """How often (`count`) a query for `true` got a clip of `predicted` at rank 1.
+
+    Args:
+        predictions: One row per query with `target` (the name of what it asks for), `target_clip_ids` and
+            `ranked_clip_ids`.
+        class_of: Clip id -> the name of what it shows; a clip that is not in it is named by its id.
+    """
+    pairs = []
+    for target, targets, ranked in predictions.select("target", "target_clip_ids", "ranked_clip_ids").iter_rows():
+        first = ranked[0] if ranked else None
+        predicted = NOTHING if first is None else target if first in targets else class_of.get(first, first)
+        pairs.append((target, predicted))
+    table = pl.DataFrame(pairs, {"true": pl.String, "predicted": pl.String}, orient="row")
+    return table.group_by("true", "predicted").len("count").sort("true", "predicted")
+
+
+def most_confused(counts: pl.DataFrame) -> list[dict[str, Any]]:
+    """The pairs that are mistaken most often: `true`, `predicted`, `count`, and `total`, the queries for `true`."""
+    totals = counts.with_columns(total=pl.col("count").sum().over("true"))
+    wrong = totals.filter(pl.col("true") != pl.col("predicted"))
+    return wrong.sort("count", "true", "predicted", descending=[True, False, False]).head(NUM_PAIRS).to_dicts()
+
+
+def confusion_table(counts: pl.DataFrame) -> dict[str, Any] | None:
+    """The targets that are mistaken most, row by row, against the predictions; None where nothing is mistaken.
+
+    Returns:
+        `columns`: names; `rows`: `name`, `total` (its queries, also those of columns left out), and `cells` with
+        `count`, `shade` (0 for none to `NUM_SHADES`) and `right`.
+    """
+    wrong = counts.filter(pl.col("true") != pl.col("predicted"))
+    if wrong.is_empty():
+        return None
+    names = most(wrong, "true")[:NUM_LABELS]
+    among = wrong.filter(pl.col("true").is_in(names) & ~pl.col("predicted").is_in(names))
+    columns = names + most(among, "predicted")[:NUM_OTHERS]
+    table = {(true, predicted): count for true, predicted, count in counts.iter_rows()}
+    totals = dict(counts.group_by("true").agg(pl.col("count").sum()).iter_rows())
+    largest = max(table.get((row, column), 0) for row in names for column in columns)
+    rows = [
+        {
+            "name": row,
+            "total": totals[row],
+            "cells": [
+                {
+                    "count": (count := table.get((row, column), 0)),
+                    "shade": -(-NUM_SHADES * count // largest),
+                    "right": row == column,
+                }
+                for column in columns
+            ],
+        }
+        for row in names
+    ]
+    return {"columns": columns, "rows": rows}
+
+
+def most(counts: pl.DataFrame, column: str) -> list[str]:
+    """The values of a column, those with the highest count first."""
+    summed = counts.group_by(column).agg(pl.col("count").sum())
+    return summed.sort("count", column, descending=[True, False])[column].to_list()
 
 
 def describe(results: dict[str, Any]) -> str:
@@ -167,6 +227,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
     predictions = name_targets(predictions, clips).with_columns(video=video)
     per_label = breakdown(predictions, "target_label")
+    ends = per_label
+    if len(per_label) > MOST_LABELS:
+        ends = pl.concat([per_label.head(MOST_LABELS // 2), per_label.tail(MOST_LABELS // 2)])
     counts = confusion_counts(predictions, clip_classes(clips))
     drawn = select_queries(predictions, num_queries=config.num_queries, seed=config.seed)
     shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=MOST_ANSWERS)]
@@ -180,7 +243,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         cutoffs=CUTOFFS,
         systems=system_rows(folder, results, videos),
         change_types=table_rows(breakdown(predictions, "change_type")),
-        labels=table_rows(both_ends(per_label, MOST_LABELS), name="target"),
+        labels=table_rows(ends, name="target"),
         num_labels=len(per_label),
         confusion=confusion_table(counts),
         pairs=most_confused(counts),

@@ -1,6 +1,7 @@
-"""The moments of a split with the features and the preset that a recipe's configuration names."""
+"""The moments of a split with the features and the preset that a recipe's configuration names, and what made these."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import polars as pl
 
@@ -9,7 +10,11 @@ from hf_models.moments.dataset import COLUMNS, MomentSplit
 from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
 from subtle.run.data import open_dataset
 from subtle.run.encoded_data import check_encoded, digests_of_moments
+from subtle.run.results import read_json
 from subtle.run.shared_config import Granularity, MomentDataConfig
+
+FEATURES_FILE = "moment_features.json"
+"""What made the features that a model was trained on, kept beside it, so that others can be made."""
 
 
 def span_preset(config: MomentDataConfig) -> SpanPreset:
@@ -64,3 +69,24 @@ def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) ->
         raise SystemExit(f"the split {split!r} of {config.dataset!r} {what}; is it a dataset of moments?")
     rows: pl.DataFrame = data.to_polars()
     return rows.select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))
+
+
+def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str, Any]:
+    """What made the features that a configuration names, and how moments are looked for in them.
+
+    Gives `video` and `query`, what the features depend on (empty where that is unknown, as of the authors' files),
+    `vision_model`, `text_model` and `frames_per_clip` as `embed.py moments` had them, and the spans to look for.
+    """
+    video, query = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
+    preset = span_preset(config)
+    results = Path(config.features) / "results.json"
+    made = read_json(results, config=dict)["config"] if results.is_file() else {}
+    return {
+        "video": video.details,
+        "query": query.details,
+        **{name: made.get(name) for name in ("vision_model", "text_model", "frames_per_clip")},
+        "clip_seconds": config.clip_seconds or video.details.get("clip_seconds", 1.0),
+        "min_clips": preset.min_clips,
+        "max_clips": preset.max_clips,
+        "nms_threshold": preset.nms_threshold,
+    }

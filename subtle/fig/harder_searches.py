@@ -93,7 +93,6 @@ def measure_without_moment(
 
 
 def show_figures(title: str, figures: dict[str, dict[str, float]]) -> None:
-    """Print the rest of what was measured."""
     names = [name for name in next(iter(figures.values())) if not name.endswith("_std")]
     cells = [[name, *(f"{values[name]:.4g}" for values in figures.values())] for name in names]
     show(["", *figures], cells, title.replace("_", " "))

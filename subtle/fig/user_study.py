@@ -8,7 +8,7 @@ whether it adds dynamic detail, and how accurate it is. The form does not show w
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
@@ -197,8 +197,3 @@ def aggregate(
 
 def _percent(answers: list[list[int]]) -> float:
     return 100 * mean(answer for given in answers for answer in given)
-
-
-def as_rows(results: Mapping[str, StudyResults], total: float) -> dict[str, Any]:
-    """The results as plain numbers."""
-    return {kind: asdict(result) for kind, result in results.items()} | {"total_accuracy": total}

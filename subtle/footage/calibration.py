@@ -7,9 +7,8 @@ from what the index's own moments find in other videos.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,14 +47,8 @@ a market with fruit and vegetables; a satellite circles the earth
 SENTENCES = tuple(" ".join(EVERYDAY.split()).split("; "))
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """The least score of a moment that fits.
-
-    Attributes:
-        score: The least score.
-        why: What it was chosen by, in words.
-    """
+class Threshold(NamedTuple):
+    """The least score of a moment that fits, and what it was chosen by, in words."""
 
     score: float
     why: str
@@ -90,16 +83,6 @@ def threshold_of(
     folder: str | None = None,
 ) -> Threshold:
     """The threshold for a kind of query; what it takes to compute is kept until the index changes.
-
-    Args:
-        index: What is searched.
-        model: One of its models.
-        encoder: That model.
-        kind: Of the query, see `kind_of`.
-        cache: Folder to keep it in.
-        root: The folder of the videos.
-        where: As of `search_moments`.
-        folder: As of `search_moments`.
 
     Raises:
         ValueError: The index has too little to calibrate on.

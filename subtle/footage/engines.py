@@ -1,4 +1,4 @@
-"""Indexing on the workers of a Ray cluster: each reads and embeds whole groups of files, the driver commits them.
+"""Reading and embedding groups of files: in this process, or whole groups on the workers of a Ray cluster.
 
 A group is what `--engine local` commits at once, in the same batches, so the vectors are the same. The videos and the
 model have to be under the same paths on every machine; the index is written by the driver alone.
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from hf_datasets.footage.files import VideoFile
-from hf_datasets.footage.moments import VideoMoment, Windows
+from hf_datasets.footage.moments import VideoMoment
 from hf_datasets.video.pool import VideoReaderPool
 from hf_datasets.video.spans import read_spans
 from hf_models.encoders import Encoder
@@ -28,8 +28,8 @@ from subtle.footage.models import load_model, made_by
 from subtle.footage.planning import ReadFile
 from subtle.footage.reading import Batch, Embedded, GroupEnd, GroupReader, Message, read_ahead
 from subtle.footage.sources import WantedFile
-from subtle.footage.updating import vectors_of
 
+WANTED = TypeAdapter(WantedFile)
 FACTORY = "subtle.footage.engines:GroupEncoder"
 MOMENTS_PER_READ = 8
 """Of one video, that are decoded together, each frame once."""
@@ -48,6 +48,24 @@ def make_reader(encoder: Encoder, config: Any) -> GroupReader:
         reader=read_spans,
     )
     return GroupReader(pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=MOMENTS_PER_READ)
+
+
+def read_here(
+    reader: GroupReader, encoder: Encoder, name: str, groups: Iterable[list[WantedFile]]
+) -> Iterator[Message]:
+    """What a reader gives for groups of files, with vectors in place of frames.
+
+    Raises:
+        ValueError: The vectors of the model with this name are not finite.
+    """
+    for message in read_ahead(reader, groups):
+        if isinstance(message, Batch):
+            vectors = encoder.vectors(message.frames)
+            if not np.isfinite(vectors).all():
+                raise ValueError(f"{name} gives vectors that are not finite; use another model or precision")
+            yield Embedded(message.moments, vectors)
+        else:
+            yield message
 
 
 class GroupEncoder:
@@ -86,10 +104,11 @@ class GroupEncoder:
         moments: list[VideoMoment] = []
         vectors = [np.zeros((0, 0), np.float32)]
         files: list[ReadFile] = []
-        for message in read_ahead(self.reader, [[wanted_from(one) for one in work["files"]]]):
-            if isinstance(message, Batch):
+        group = [WANTED.validate_python(one) for one in work["files"]]
+        for message in read_here(self.reader, self.encoder, self.config.model, [group]):
+            if isinstance(message, Embedded):
                 moments += message.moments
-                vectors.append(vectors_of(self.encoder, message, self.config.model))
+                vectors.append(message.vectors)
             elif isinstance(message, GroupEnd):
                 files = message.files
         nothing: Any = None  # the driver knows what it wanted
@@ -104,14 +123,7 @@ class GroupEncoder:
 
 
 def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
-    """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit.
-
-    Args:
-        config: The `IndexConfig`.
-        root: The folder of the videos.
-        model: That of the index.
-        groups: Of `reading.grouped`.
-    """
+    """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit."""
     groups = list(groups)
     arguments = asdict(config)
     if Path(config.model).is_dir():  # a worker has another working directory
@@ -119,7 +131,7 @@ def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[l
     done = run_on_ray(
         FACTORY,
         {"config": arguments, "root": str(root), "key": model.key},
-        [{"files": [as_json(wanted) for wanted in group]} for group in groups],
+        [{"files": [WANTED.dump_python(wanted, mode="json") for wanted in group]} for group in groups],
         config,
         device=config.device,
         num_decoders=config.num_workers,
@@ -144,24 +156,6 @@ def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[l
         yield GroupEnd(files)
     if stopped is not None:
         raise stopped
-
-
-def as_json(wanted: WantedFile) -> dict[str, Any]:
-    """A file and its moments for a worker."""
-    described = asdict(wanted)
-    described["file"]["path"] = str(wanted.file.path)
-    return described
-
-
-def wanted_from(described: Mapping[str, Any]) -> WantedFile:
-    """The reverse of `as_json`."""
-    file = {**described["file"], "path": Path(described["file"]["path"])}
-    moments, windows = described["moments"], described["windows"]
-    return WantedFile(
-        VideoFile(**file),
-        None if moments is None else tuple(VideoMoment(**one) for one in moments),
-        None if windows is None else Windows(**windows),
-    )
 
 
 def read_file(described: Mapping[str, Any], wanted: Mapping[str, WantedFile]) -> ReadFile:

@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.footage.moments import Windows
+from hf_datasets.footage.moments import Windows, read_moments
 from hf_datasets.footage.shot_detection import shot_detector
 from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.engines import running
-from subtle.footage.engines import make_reader, read_on_ray
+from subtle.footage.engines import make_reader, read_here, read_on_ray
 from subtle.footage.models import described, load_model
 from subtle.footage.options import IndexConfig
-from subtle.footage.reading import read_ahead
 from subtle.footage.roots import note_root
 from subtle.footage.sources import Source, check_source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
@@ -41,13 +40,19 @@ def source_of(config: IndexConfig) -> Source:
         return miniature_source()
     path = Path(config.source).expanduser()
     if not path.is_dir():
-        video_dir = Path(config.video_dir).expanduser() if config.video_dir else None
+        video_dir = Path(config.video_dir).expanduser() if config.video_dir else path.absolute().parent
         margins = {"seconds_before": config.seconds_before, "seconds_after": config.seconds_after}
-        return table_source(path, video_dir, **margins)
+        moments, rejections = read_moments(path, **margins)
+        return table_source(moments, video_dir, rejections, name=str(path))
     if config.cut == "windows":
         return folder_source(path, Windows(config.window_seconds, config.stride_seconds))
     shot_detector(config.cut)  # before the work begins
     return folder_source(path, None, config.cut)
+
+
+def own_model(config: IndexConfig) -> Encoder:
+    """The model of this process, which only names the vectors where workers make them."""
+    return load_model(config if config.engine == "local" else replace(config, device="cpu"))
 
 
 def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
@@ -67,13 +72,6 @@ def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
         )
 
 
-def register(index: MomentIndex, encoder: Encoder, config: IndexConfig, source: Source) -> IndexedModel:
-    """The model as the index knows it, with its tables."""
-    model = described(encoder, config, str(source.root))
-    check_root(index, model, source)
-    return index.add(model)
-
-
 def update(
     config: IndexConfig,
     source: Source,
@@ -81,14 +79,9 @@ def update(
     encoder: Encoder | None = None,
     unsettled: Set[str] = frozenset(),
 ) -> tuple[Indexer, Changes]:
-    """Bring the index up to date.
+    """Bring the index up to date with a source, but for `unsettled`: other videos, which stay in it as they are.
 
-    Args:
-        config: What the command line says.
-        source: What the index is to hold.
-        say: Takes a line; None: silent, without a progress bar.
-        encoder: The model; None: loaded.
-        unsettled: Videos, not of `source`, that stay in the index as they are.
+    Without `say`, which takes a line, there is no progress bar either.
     """
     say, quiet = say or silent, say is None
     with storing(config.output):
@@ -98,21 +91,22 @@ def update(
             f"{config.output}: files were cut short, as by a power loss; it goes back to the last state that can be "
             f"read ({', '.join(index.went_back)}), and what is missing is indexed again"
         )
-    encoder = encoder or load_model(config if config.engine == "local" else replace(config, device="cpu"))
+    encoder = encoder or own_model(config)
     with storing(config.output):
-        model = register(index, encoder, config, source)
+        model = described(encoder, config, str(source.root))
+        check_root(index, model, source)
+        model = index.add(model)
         note_root(index, source.root)
     done = {video: row for video, row in index.files(model.key).items() if video not in unsettled}
     changes = compare(source, done, index.incomplete(model.key) - unsettled, retry=config.retry)
-    indexer = Indexer(index, model, encoder)
+    indexer = Indexer(index, model)
+    how = {"keep_missing": config.keep_missing, "quiet": quiet}
     if config.engine == "ray":
-        indexer.run(
-            changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing, quiet=quiet
-        )
+        indexer.run(changes, partial(read_on_ray, config, source.root, model), **how)
     else:
         reader = make_reader(encoder, config)
         with reader.pool:
-            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing, quiet=quiet)
+            indexer.run(changes, partial(read_here, reader, encoder, config.model), **how)
     with storing(config.output):
         index.tidy(model.key)
         if config.approximate:
@@ -193,15 +187,11 @@ class Watch:
 
     A file that grows, is replaced, renamed or removed is left as it is in the index until it has settled. What a look
     cannot do, as on a full disk or while another run writes to the index, the next one does.
-
-    Args:
-        config: What to index.
-        say: Takes a line.
     """
 
     def __init__(self, config: IndexConfig, say: Say) -> None:
         self.config, self.say = config, say
-        self.encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
+        self.encoder = own_model(config)
         self.seen: dict[str, tuple[int, int]] = {}
         self.indexed: object = None
         self.problem = ""

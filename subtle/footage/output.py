@@ -15,21 +15,16 @@ OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", 
 FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
 
 
-def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def records(found: Sequence[dict[str, Any]], *, with_ids: bool = False) -> list[dict[str, Any]]:
     """What is given of each moment; after a second step also what that changed, and replays where they are grouped."""
-    names = columns(found)
-    rows = [{name: row[name] for name in names} for row in found]
-    for record, row in zip(rows, found, strict=True):
-        record |= {"replays": records(row["replays"])} if "replays" in row else {}
-    return rows
-
-
-def with_ids(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records and their ids."""
-    rows = records(found)
-    for record, row in zip(rows, found, strict=True):
-        record |= {name: row[name] for name in ("moment_id",) if name in row}
-        record |= {"replays": with_ids(row["replays"])} if "replays" in row else {}
+    rows = []
+    for row in found:
+        record = {name: row[name] for name in columns(found)}
+        if "replays" in row:
+            record["replays"] = records(row["replays"], with_ids=with_ids)
+        if with_ids:
+            record["moment_id"] = row["moment_id"]
+        rows.append(record)
     return rows
 
 
@@ -50,7 +45,7 @@ def columns(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
     """A list of records, with the ids that `--more_like` and `--less_like` take."""
-    text = json.dumps(with_ids(found), indent=2, ensure_ascii=False)
+    text = json.dumps(records(found, with_ids=True), indent=2, ensure_ascii=False)
     return "\n".join(CONTROL_CHARACTERS.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in text.split("\n"))
 
 

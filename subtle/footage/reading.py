@@ -76,7 +76,7 @@ def grouped(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
 
 
 class GroupReader:
-    """Reads groups of files; see `read_all`.
+    """Reads groups of files.
 
     Args:
         pool: With `spans.read_spans` as its reader.
@@ -88,10 +88,6 @@ class GroupReader:
     def __init__(self, pool: VideoReaderPool, num_frames: int, *, batch_size: int, moments_per_read: int) -> None:
         self.pool, self.num_frames, self.batch_size = pool, num_frames, batch_size
         self.frames_per_read = moments_per_read * num_frames
-
-    def read(self, group: list[WantedFile]) -> Iterator[Message]:
-        """The batches of a group and its end."""
-        return self.read_all([group])
 
     def read_all(self, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
         """The batches of each group and its end, one group after the other.

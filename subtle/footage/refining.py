@@ -33,7 +33,7 @@ from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, Toke
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch, end_offsets
 from subtle.embedding.loop import Batch, fill
-from subtle.fig.feature_makers import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, features_of
 from subtle.run.model_folders import WEIGHTS, check_model_folder
 from subtle.run.results import read_json
 from subtle.run.shared_config import MomentDataConfig

@@ -1,7 +1,6 @@
 """Another order of found moments, by a cross-encoder or a chat model that looks at each of them beside the query."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,6 @@ from subtle.footage.refining import reordered
 
 Row = dict[str, Any]
 Paths = Callable[[Row], Path]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A moment to judge: its rank (from 1) and its row."""
-
-    rank: int
-    row: Row = field(repr=False)
-
-    @property
-    def key(self) -> str:
-        """How a rejection names it."""
-        return f"#{self.rank} {self.row['video']} {self.row['start_seconds']:.3f}-{self.row['end_seconds']:.3f}"
 
 
 class ChatReranker:
@@ -70,20 +56,22 @@ class ChatReranker:
             GenerationStoppedError: No request can succeed: key, budget, quota. Answers are kept.
         """
 
-        def frames_of(candidate: Candidate) -> list[dict[str, Any]]:
-            row = candidate.row
+        def frames_of(row: Row) -> list[dict[str, Any]]:
             span = row["start_seconds"], row["end_seconds"]
             return image_parts(
                 path_of(row), *span, num_frames=self.num_frames, max_side=self.max_side, spread="seconds"
             )
 
         shown = [] if clip is None else [image_part(frame, max_side=self.max_side) for frame in clip]
-        candidates = [Candidate(rank, row) for rank, row in enumerate(rows, start=1)]
-        pairs = [PairToScore(one.key, text, lambda: shown, partial(frames_of, one)) for one in candidates]
+        names = [name_of(rank, row) for rank, row in enumerate(rows, start=1)]
+        pairs = [
+            PairToScore(name, text, lambda: shown, partial(frames_of, row))
+            for name, row in zip(names, rows, strict=True)
+        ]
         outcomes = list(generate(RelevanceTask("search-rerank"), pairs, self.chat, self.cache, max_answers=1))
         failures = {
-            one.key: outcome.reason
-            for one, outcome in zip(candidates, outcomes, strict=True)
+            name: outcome.reason
+            for name, outcome in zip(names, outcomes, strict=True)
             if isinstance(outcome, Rejection)
         }
         if isinstance(self.chat, DryRun):
@@ -113,12 +101,7 @@ class ChatReranker:
 
 
 class MatcherReranker:
-    """Scores each moment with a cross-encoder, which reads the text and the frames together.
-
-    Args:
-        folder: A VidCLIP matcher or BLIP, with a trained head.
-        device: Where to compute.
-        num_frames: Most frames of a moment.
+    """Scores each moment with a cross-encoder, a VidCLIP matcher or BLIP, which reads text and frames together.
 
     Raises:
         ValueError: It is no such model.
@@ -158,11 +141,16 @@ class MatcherReranker:
                 size = self.scorer.frame_size
                 read = read_frames(path_of(row), self.num_frames, *span, size=size, spread="seconds")
             except (VideoError, OSError) as error:
-                failures[Candidate(rank, row).key] = str(error)
+                failures[name_of(rank, row)] = str(error)
                 scores.append(None)
                 continue
             scores += self.scorer(read.frames, [text])
         return scored(rows, scores), failures
+
+
+def name_of(rank: int, row: Row) -> str:
+    """How a failure names a moment: by its rank, from 1."""
+    return f"#{rank} {row['video']} {row['start_seconds']:.3f}-{row['end_seconds']:.3f}"
 
 
 def scored(rows: Sequence[Row], scores: Sequence[float | None]) -> list[Row]:

@@ -16,12 +16,7 @@ def to_stderr(message: str) -> None:
 
 
 def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> list[dict[str, Any]]:
-    """The moments that fit best, best first; see `Index.search`.
-
-    Args:
-        config: What to look for, and where.
-        say: Takes what a user should know beside the result, one line each.
-    """
+    """The moments that fit best, best first; see `Index.search`."""
     return opened(config).find(config, say)
 
 

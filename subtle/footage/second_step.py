@@ -13,7 +13,7 @@ from torch import Tensor
 from hf_datasets.video import VideoStore
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import device_of
-from subtle.footage.two_step_config import TwoStepConfig
+from subtle.footage.options import TwoStepConfig
 from subtle.run.shared_config import BuildConfig
 
 Row = dict[str, Any]
@@ -31,12 +31,6 @@ def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
 
 class SecondStep:
     """What `--refine` and `--rerank` do with a shortlist; keeps their models for the next query.
-
-    Args:
-        config: With what to refine and re-rank.
-        cache: See `cache_of`.
-        device: Where to compute, as `--device` names it.
-        root: The folder of the videos.
 
     Raises:
         ValueError: A model does not fit.

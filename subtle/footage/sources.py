@@ -108,22 +108,8 @@ def check_video_dir(folder: Path) -> None:
         raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the videos as --video_dir")
 
 
-def table_source(
-    table: Path, video_dir: Path | None, *, seconds_before: float = 2.0, seconds_after: float = 3.0
-) -> Source:
-    """The moments of a table and their videos, looked up with or without extension below `video_dir`.
-
-    Raises:
-        FileNotFoundError: There is no such table, or no folder of videos.
-        ValueError: The table cannot be used, or none of its videos is there.
-    """
-    moments, rejections = read_moments(table, seconds_before=seconds_before, seconds_after=seconds_after)
-    folder = video_dir or table.absolute().parent
-    return source_of(moments, folder, rejections, name=str(table))
-
-
-def source_of(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rejection], *, name: str) -> Source:
-    """Moments with their video files.
+def table_source(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rejection], *, name: str) -> Source:
+    """Moments with their video files, looked up with or without extension below a folder.
 
     Raises:
         FileNotFoundError: There is no such folder.
@@ -182,4 +168,4 @@ def miniature_source() -> Source:
         for row in rows
     ]
     paths = [row["video"] for row in rows if row["video"]]
-    return source_of(moments, Path(os.path.commonpath(paths)), [], name="the miniature")
+    return table_source(moments, Path(os.path.commonpath(paths)), [], name="the miniature")

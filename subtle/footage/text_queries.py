@@ -37,12 +37,7 @@ def text_encoder(model: IndexedModel) -> ExportedTextEncoder | None:
 
 
 def keep_text_queries(name: str, encoder: "Encoder") -> str | None:
-    """Export the text half of a model, where that is not done; returns why it cannot be, or None.
-
-    Args:
-        name: Folder or Hub name that the encoder was loaded from.
-        encoder: It.
-    """
+    """Export the text half of a model, by its folder or Hub name, if it is not done; why it cannot be, or None."""
     state = state_of(name)
     if not encoder.reads_texts or not state:
         return None

@@ -16,15 +16,14 @@ from tqdm import tqdm
 
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
-from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.footage.planning import ReadFile
-from subtle.footage.reading import Batch, Embedded, GroupEnd, Message, Progress, grouped
+from subtle.footage.reading import Embedded, GroupEnd, Message, Progress, grouped
 from subtle.footage.sources import Source, WantedFile
 from subtle.run.results import writing
 
 Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
-"""What reads groups of files: `reading.read_ahead` with a reader, or `engines.read_on_ray` with a configuration."""
+"""What reads and embeds groups of files: `read_here` or `read_on_ray` of `engines`, with their other arguments."""
 
 
 @dataclass
@@ -116,16 +115,14 @@ class Indexer:
 
     Attributes:
         counts: Moments and files by what was done with them.
-        quarantined: By video, why it cannot be read.
-        failures: By moment id, why it cannot be read.
         postponed: By video, why it was left for the next run.
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder) -> None:
-        self.index, self.model, self.encoder = index, model, encoder
+    def __init__(self, index: MomentIndex, model: IndexedModel) -> None:
+        self.index, self.model = index, model
         self.counts = dict.fromkeys(("files_indexed", "files_moved", "files_deleted", "files_unchanged", "moments"), 0)
         self.postponed: dict[str, str] = {}
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[tuple[VideoMoment, np.ndarray]] = []
 
     def run(self, changes: Changes, read: Read, *, keep_missing: bool, quiet: bool = False) -> None:
         """Do what changed: first what needs no model, then the files to read, with a progress bar unless `quiet`."""
@@ -143,21 +140,19 @@ class Indexer:
             self.consume(read(grouped(changes.todo)), bar)
 
     def consume(self, messages: Iterator[Message], bar: Any) -> None:
-        """Embed and commit what the reader gives."""
+        """Commit what the reader gives."""
         done = 0
         with ThreadPoolExecutor(1) as writer:  # the model need not wait for the disk
             commit: Future[None] | None = None
             for message in messages:
-                if isinstance(message, Batch):
-                    self.rows += self.embed(message)
-                elif isinstance(message, Embedded):
-                    self.rows += rows_of(message.moments, message.vectors)
+                if isinstance(message, Embedded):
+                    self.rows += zip(message.moments, message.vectors, strict=True)
                 elif isinstance(message, Progress):
                     bar.update(message.bytes)
                 elif isinstance(message, GroupEnd):
                     if commit is not None:
                         commit.result()
-                    commit, self.rows = writer.submit(self.write, message.files, self.rows), []
+                    commit, self.rows = writer.submit(self.commit, message.files, self.rows), []
                     done += sum(file.wanted.file.size for file in message.files)
                     bar.set_postfix_str(f"{self.counts['moments']:,} moments", refresh=False)
                     bar.update(done - bar.n)  # what could not be read is done, too
@@ -165,28 +160,17 @@ class Indexer:
             commit.result()
             bar.set_postfix_str(f"{self.counts['moments']:,} moments")
 
-    def write(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
-        """Commit a group, with the words of a recipe where the disk is full."""
-        with storing(self.index.path):
-            self.commit(files, rows)
-
-    def embed(self, batch: Batch) -> list[dict[str, Any]]:
-        """A row for each moment of a batch, without what belongs to its file."""
-        return rows_of(batch.moments, vectors_of(self.encoder, batch, self.model.name))
-
-    def commit(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
+    def commit(self, files: Sequence[ReadFile], rows: Sequence[tuple[VideoMoment, np.ndarray]]) -> None:
         """Replace what the index knows of a group of files by these rows."""
         read = {file.wanted.file.video: file for file in files}
         self.postponed |= {video: file.reason or "" for video, file in read.items() if not file.is_lasting}
         usable = {video: file for video, file in read.items() if file.is_lasting}
-        kept = [row for row in rows if (file := usable.get(row["moment"].video)) and file.reason is None]
-        moments = moment_table(
-            [row["moment"] for row in kept],
-            np.stack([row["vector"] for row in kept]) if kept else np.zeros((0, self.model.dimensions), np.float32),
-            usable,
-        )
+        kept = [row for row in rows if (file := usable.get(row[0].video)) and file.reason is None]
+        vectors = [vector for _, vector in kept] or np.zeros((0, self.model.dimensions))
+        moments = moment_table([moment for moment, _ in kept], np.asarray(vectors, np.float32), usable)
         if usable:
-            self.index.replace(self.model.key, moments, [file.as_row() for file in usable.values()])
+            with storing(self.index.path):
+                self.index.replace(self.model.key, moments, [file.as_row() for file in usable.values()])
         self.counts["moments"] += len(kept)
         self.counts["files_indexed"] += sum(file.as_row()["status"] == "indexed" for file in usable.values())
 
@@ -204,23 +188,6 @@ class Indexer:
         described = row | {"video": video, "size": wanted.file.size, "modified_ns": wanted.file.modified_ns}
         self.index.replace(key, moments, [described], gone=[old])
         self.counts["files_moved"] += 1
-
-
-def vectors_of(encoder: Encoder, batch: Batch, name: str) -> np.ndarray:
-    """The vectors `(n, D)` of a batch.
-
-    Raises:
-        ValueError: They are not finite.
-    """
-    vectors = encoder.vectors(batch.frames)
-    if not np.isfinite(vectors).all():
-        raise ValueError(f"{name} gives vectors that are not finite; use another model or precision")
-    return vectors
-
-
-def rows_of(moments: Sequence[VideoMoment], vectors: np.ndarray) -> list[dict[str, Any]]:
-    """Moments with their vectors."""
-    return [{"moment": moment, "vector": vector} for moment, vector in zip(moments, vectors, strict=True)]
 
 
 def modified_at(wanted: WantedFile) -> datetime:

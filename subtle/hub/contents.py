@@ -145,17 +145,3 @@ def lines_of(path: Path) -> tuple[bool, Iterator[str]]:
             content = (sample + file.read(BINARY_BYTES)).replace(b"\0", b"").decode(errors="replace")
             return False, iter(content.split("\n"))
     return True, path.open(encoding="utf-8", errors="replace", newline="\n")
-
-
-def size_text(num_bytes: int) -> str:
-    """A size as people read it.
-
-    >>> size_text(999), size_text(1_249_728)
-    ('999 B', '1.2 MB')
-    """
-    size = float(num_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"

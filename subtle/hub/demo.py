@@ -48,7 +48,7 @@ def prepare(
     for name in (model_repo, dataset_repo):
         check_repo_id(name)
     code = check_model()
-    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*", "gallery_search.py"))
+    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
     copy_page(folder)
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
     settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": code}
@@ -62,7 +62,8 @@ def prepare(
 
 def copy_page(folder: Path) -> None:
     """Copy what `app.py` imports of this project, under the same names, with the page's script and style."""
-    modules = imported_files(["subtle.demo_space.app"], packages=PACKAGES, bare=BARE)
+    programs = ["subtle.demo_space.app", "hf_datasets.video.worker"]  # the page starts the other
+    modules = imported_files(programs, packages=PACKAGES, bare=BARE)
     bare = {Path(*name.split("."), "__init__.py") for name in BARE}
     for path in [*modules, *(Path("subtle/service/page").with_suffix(end) for end in (".js", ".css"))]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 import hf_models
 from hf_datasets.drafts import draft_of
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
-from subtle.fig.feature_makers import FEATURES_FILE
+from subtle.fig.data import FEATURES_FILE
 from subtle.hub.machine_paths import SHIPPED, without_paths
 from subtle.hub.model_card import card_data, card_text
 from subtle.hub.model_kinds import AIM

@@ -53,17 +53,7 @@ def card_data(
     dataset: str | None,
     license_id: str,
 ) -> ModelCardData:
-    """The metadata; what somebody wrote into the header of a card comes before what is computed.
-
-    Args:
-        run: The run.
-        folder: What is published, all but the card.
-        name: Of the model, for its results.
-        measurements: Of the run.
-        bases: Ids of what it started from.
-        dataset: Id of what it was trained on.
-        license_id: As the Hub calls it.
-    """
+    """The metadata of a folder; what somebody wrote into the header of a card comes before what is computed."""
     kind, task = run.kind, run.kind.task
     results = eval_results(measurements, task_type=task[0], task_name=task[1])
     is_classifier = kind.pipeline_tag == "video-classification"  # which transformers runs by that name
@@ -92,15 +82,7 @@ def card_data(
 
 
 def card_text(run: Run, folder: Path, repo_id: str, measurements: list[Measurement], *, base: str | None) -> str:
-    """The body: what somebody wrote with code that loads it from the Hub, then what is computed.
-
-    Args:
-        run: The run.
-        folder: What is published, all but the card.
-        repo_id: Of the model.
-        measurements: Of the run.
-        base: Id of what an adapter is put on.
-    """
+    """The body: what somebody wrote with code that loads it from the Hub, then what is computed."""
     namespace, _, name = repo_id.partition("/")
     loading = how_to_load(run.kind, folder, repo_id, base)
     text = NEIGHBOR.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
@@ -119,7 +101,7 @@ def card_text(run: Run, folder: Path, repo_id: str, measurements: list[Measureme
 
 def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -> str:
     """What to install, code that runs as it stands, and what the code of a repository means."""
-    code = kind.code.substitute(repo=repo_id, base=base or "")
+    code = Template(kind.code).substitute(repo=repo_id, base=base or "")
     parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
     if (folder / SENTENCE_TRANSFORMERS_MODULES).is_file():
         takes = read_json(folder / SENTENCE_TRANSFORMERS_FILE, modality_config=dict)["modality_config"]

@@ -1,7 +1,6 @@
 """What a card says of each kind of model that a recipe writes: its task, how it is loaded, what it needs."""
 
 from dataclasses import dataclass, replace
-from string import Template
 
 PROJECT = "https://github.com/subtle-video/subtle-video"
 WITH_VIDEO = 'pip install "transformers>=5.23" torch torchvision av'
@@ -15,10 +14,10 @@ class ModelKind:
     Attributes:
         about: the first sentence of a card.
         made_by: the command that trains it.
-        library_name, pipeline_tag, tags: of the card's metadata.
+        tags, library_name, pipeline_tag: of the card's metadata.
         task: type and name of its task, for the model-index.
-        install: the command that installs what its code imports.
         code: runs as it stands, with `$repo` and `$base` as ids on the Hub.
+        install: the command that installs what its code imports.
         bases: the options of the recipe that name what it starts from.
         has_own_code: whether `trust_remote_code=True` is needed.
         is_adapter: whether it is put on a base.
@@ -26,12 +25,12 @@ class ModelKind:
 
     about: str
     made_by: str
-    library_name: str
-    pipeline_tag: str | None
     tags: tuple[str, ...]
     task: tuple[str, str]
-    install: str
-    code: Template
+    code: str
+    library_name: str = "transformers"
+    pipeline_tag: str | None = None
+    install: str = WITH_VIDEO
     bases: tuple[str, ...] = ()
     has_own_code: bool = True
     is_adapter: bool = False
@@ -40,12 +39,11 @@ class ModelKind:
 CLIP = ModelKind(
     about="A CLIP for 48-pixel frames of the miniature's rendered athletes.",
     made_by="python -m benchmarks.pretrain_miniature",
-    library_name="transformers",
     pipeline_tag="zero-shot-image-classification",
     tags=("clip",),
     task=("image-text-retrieval", "Retrieval of captions by stills"),
     install=WITH_VIDEO.replace(" av", " pillow"),
-    code=Template("""\
+    code="""\
 from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
@@ -54,19 +52,17 @@ processor = AutoProcessor.from_pretrained("$repo")
 image = Image.open("image.png")
 inputs = processor(images=[image], text=["a handstand", "a jump"], padding=True, return_tensors="pt")
 print(model(**inputs).logits_per_image)
-"""),
+""",
     has_own_code=False,
 )
 AIM = ModelKind(
     about="A video classifier of fine-grained actions: AIM, a CLIP vision tower whose attention also runs over time "
     "([paper](https://arxiv.org/abs/2302.03024), [code](https://github.com/taoyang1122/adapt-image-models)).",
     made_by="subtle stage1",
-    library_name="transformers",
     pipeline_tag="video-classification",
     tags=("aim", "video-classification"),
     task=("video-classification", "Video classification"),
-    install=WITH_VIDEO,
-    code=Template("""\
+    code="""\
 from transformers import pipeline
 
 classify = pipeline("video-classification", "$repo", trust_remote_code=True)
@@ -74,7 +70,7 @@ print(classify("video.mp4", top_k=3))
 
 model, processor = classify.model, classify.video_processor  # the same in steps
 print(model(**processor(["video.mp4"], return_tensors="pt")).logits)
-"""),
+""",
     bases=("base", "init_from"),
 )
 ADAPTER = ModelKind(
@@ -86,7 +82,7 @@ ADAPTER = ModelKind(
     tags=("aim", "adapter", "video-classification"),
     task=("video-classification", "Video classification"),
     install="pip install subtle-video",
-    code=Template("""\
+    code="""\
 from peft import PeftModel
 from transformers import AutoImageProcessor, CLIPVisionModel
 
@@ -99,7 +95,7 @@ settings, images = model.peft_config["default"], AutoImageProcessor.from_pretrai
 processor = AIMVideoProcessor.from_image_processor(images, num_frames=settings.num_frames)
 logits = model(**processor(["video.mp4"], return_tensors="pt")).logits
 print(settings.id2label[logits.argmax(-1).item()])
-"""),
+""",
     bases=("base",),
     is_adapter=True,
 )
@@ -107,12 +103,10 @@ TFCOVR = ModelKind(
     about="Composed video retrieval: finds the clip that a clip and a sentence of what to change in it ask for. "
     "TF-CoVR's model ([paper](https://arxiv.org/abs/2506.05274), [code](https://github.com/UCF-CRCV/TF-CoVR)).",
     made_by="subtle stage2",
-    library_name="transformers",
     pipeline_tag="feature-extraction",
     tags=("tfcovr", "composed-video-retrieval"),
     task=("composed-video-retrieval", "Composed video retrieval"),
-    install=WITH_VIDEO,
-    code=Template("""\
+    code="""\
 import torch
 from transformers import AutoModel, AutoProcessor
 
@@ -123,29 +117,27 @@ with torch.no_grad():
     query = model.get_query_features(**processor(videos=clips[:1], text=["show with 2 turns"]))
     gallery = model.get_target_features(**processor(videos=clips))
 print(query @ gallery.T)
-"""),
+""",
     bases=("vision_model", "text_model"),
 )
 FACTORED = replace(
     TFCOVR,
     about="Composed video retrieval in the space of labels: finds the clip whose label is that which a clip and a "
-    "sentence of what to change in it ask for.",
+    "sentence of what to change in it ask for, also a label without training clips whose words others have.",
     tags=("factored-covr", "composed-video-retrieval"),
 )
 HEAD = ModelKind(
     about="Composed video retrieval with a vision-language model: a head over the last token's states of its layers.",
     made_by="subtle finetune_vlm",
-    library_name="transformers",
-    pipeline_tag=None,
     tags=("composed-video-retrieval", "video-retrieval"),
     task=TFCOVR.task,
     install="pip install subtle-video",
-    code=Template("""\
+    code="""\
 from hf_models.encoders import load_encoder
 
 encoder = load_encoder("$base", adapter="$repo")  # encode_video, encode_text, encode_query
 print(encoder.encode_text(["show with 2 turns"]).shape)
-"""),
+""",
     bases=("model",),
     has_own_code=False,
     is_adapter=True,
@@ -155,23 +147,21 @@ LORA = replace(
     about="Composed video retrieval with a vision-language model: LoRA adapters of it.",
     library_name="peft",
     tags=("lora", *HEAD.tags),
-    code=Template(f"""\
-{HEAD.code.template}
+    code=f"""\
+{HEAD.code}
 from peft import AutoPeftModel
 
 model = AutoPeftModel.from_pretrained("$repo")  # the bare model with its adapter
-"""),
+""",
 )
 VIDCLIP = ModelKind(
     about="VidCLIP: compares videos of several actions with paragraphs about them, after VideoComp "
     "([paper](https://arxiv.org/abs/2504.03970), [repository](https://github.com/google-deepmind/video_comp)).",
     made_by="subtle vidclip",
-    library_name="transformers",
     pipeline_tag="feature-extraction",
     tags=("vidclip", "video-text-retrieval"),
     task=("video-text-retrieval", "Video-text compositionality and retrieval"),
-    install=WITH_VIDEO,
-    code=Template("""\
+    code="""\
 import torch
 from transformers import AutoModel, AutoProcessor
 
@@ -180,7 +170,7 @@ processor = AutoProcessor.from_pretrained("$repo", trust_remote_code=True)
 video = "video.mp4"  # a path, or RGB frames: (frames, height, width, 3), uint8
 with torch.no_grad():
     print(model(**processor([video], ["A jump, then a turn.", "A turn, then a jump."])).logits_per_video)
-"""),
+""",
     bases=("model",),
 )
 MATCHER = ModelKind(
@@ -188,12 +178,9 @@ MATCHER = ModelKind(
     "[repository](https://github.com/hlchen23/VERIFIED)): scores "
     "how well a text describes a clip, reading both together.",
     made_by="subtle noise_evaluator",
-    library_name="transformers",
-    pipeline_tag=None,
     tags=("vidclip", "video-text-matching"),
     task=("video-text-matching", "Video-text matching"),
-    install=WITH_VIDEO,
-    code=Template("""\
+    code="""\
 import av
 import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
@@ -208,18 +195,16 @@ pixels = processor(frames, return_tensors="pt")["pixel_values"][None]
 tokens = tokenizer(["a jump"], truncation=True, max_length=model.max_tokens, return_tensors="pt")
 with torch.no_grad():
     print(model(pixels, tokens["input_ids"], tokens["attention_mask"]).logits)
-"""),
+""",
     bases=("model",),
 )
 MOMENTS = ModelKind(
     about="Finds the moment that a sentence describes in a corpus of videos, given as features.",
     made_by="subtle vcmr",
-    library_name="transformers",
-    pipeline_tag=None,
     tags=("moment-retrieval", "video-corpus-moment-retrieval"),
     task=("video-corpus-moment-retrieval", "Video corpus moment retrieval"),
     install=WITHOUT_VIDEO,
-    code=Template("""\
+    code="""\
 import torch
 from transformers import AutoModel
 
@@ -229,7 +214,7 @@ video = torch.randn(1, 9, model.config.video_feature_size)  # a vector for each 
 with torch.no_grad():
     found = model(query, torch.ones(1, 6), video, torch.ones(1, 9))
 print(found.video_scores, found.start_logits.argmax(-1), found.end_logits.argmax(-1))
-"""),
+""",
     bases=("roberta",),
 )
 BLIP = ModelKind(
@@ -237,17 +222,15 @@ BLIP = ModelKind(
     "[repository](https://github.com/hlchen23/VERIFIED)) on BLIP: scores "
     "how well a text describes the frames of a clip.",
     made_by="subtle noise_evaluator",
-    library_name="transformers",
-    pipeline_tag=None,
     tags=("blip", "video-text-matching"),
     task=("video-text-matching", "Video-text matching"),
     install=WITH_VIDEO.removesuffix(" av"),
-    code=Template("""\
+    code="""\
 from transformers import AutoImageProcessor, AutoTokenizer, BlipForImageTextRetrieval
 
 model = BlipForImageTextRetrieval.from_pretrained("$repo")
 processor, tokenizer = AutoImageProcessor.from_pretrained("$repo"), AutoTokenizer.from_pretrained("$repo")
-"""),
+""",
     bases=("model",),
     has_own_code=False,
 )

@@ -32,15 +32,3 @@ class PublishConfig:
     )
     dataset_repo: str | None = option(None, "ORG/NAME of the dataset that a demo shows; none: its ORG/tfcovr.")
     output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
-
-
-def as_flags(words: list[str]) -> list[str]:
-    """The words before the first flag as flags: `metric map_at_k` is `--what metric --name map_at_k`.
-
-    >>> as_flags(["metric", "map_at_k", "--dry_run"])
-    ['--what', 'metric', '--name', 'map_at_k', '--dry_run']
-    """
-    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
-        return words
-    named = words[1:2] if not "".join(words[1:2]).startswith("-") else []
-    return ["--what", words[0], *(["--name", *named] if named else []), *words[1 + len(named) :]]

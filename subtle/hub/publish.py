@@ -2,20 +2,57 @@
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, get_args
 
 from huggingface_hub import HfApi
 
+import metrics
+from hf_datasets.registry import BUILDERS
 from hf_datasets.video.shared_memory import PixelFolder
 from subtle.hub.contents import files_of, hidden_files
-from subtle.hub.everything import Target, everything, in_order, next_release
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
+from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR, WEIGHTS
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to publish: of which kind, its name here, its name on the Hub, and the model that it starts from.
+
+    With `videos` a dataset goes up with its videos, which is for those of the miniature.
+    """
+
+    what: str
+    name: str
+    repo_id: str
+    base_repo: str | None = None
+    videos: bool = False
+
+
+def everything(org: str) -> list[Target]:
+    """All datasets, shipped weights and metrics under their own names, and the demo, which shows TF-CoVR's videos."""
+    return [
+        *(Target("dataset", name, f"{org}/{name}", videos=name == "tfcovr") for name in BUILDERS),
+        *(
+            Target("adapter", name, f"{org}/{name}", f"{org}/{Path(MINIATURE_CLIP).name}")
+            if (WEIGHTS / name / "adapter_config.json").is_file()
+            else Target("model", name, f"{org}/{name}")
+            for name in sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
+        ),
+        *(
+            Target("classifier", path.parent.name, f"{org}/{path.parent.name}-classifier")
+            for path in sorted(WEIGHTS.glob("*/adapter_config.json"))
+        ),
+        *(Target("metric", name, f"{org}/{name}") for name in metrics.METRICS),
+        Target("demo", "demo", f"{org}/subtle-demo", f"{org}/{Path(MINIATURE_TFCOVR).name}"),
+    ]
 
 
 def targets_of(config: PublishConfig) -> list[Target]:
@@ -53,9 +90,7 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         ValueError: There is no such thing to publish.
     """
     if target.what == "metric":
-        from subtle.hub import metric
-
-        return metric.prepare(target.name, target.repo_id, folder)
+        return prepare_metric(target.name, target.repo_id, folder)
     if target.what in {"model", "adapter", "classifier"}:
         from subtle.hub import model
 
@@ -77,11 +112,9 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
             revision=config.tag if config.what == "all" else None,
         )
     if target.what == "space":
-        return copied(Path(target.name), Publication("space", target.repo_id, folder))
-    from subtle.hub import dataset
-
+        return prepare_space(Path(target.name), target.repo_id, folder)
     name, _, configs = target.name.partition(":")
-    return dataset.prepare(
+    return prepare_dataset(
         name,
         target.repo_id,
         folder,
@@ -93,15 +126,70 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
     )
 
 
-def copied(source: Path, publication: Publication) -> Publication:
-    """A folder as it is, without its hidden files."""
+def prepare_dataset(name: str, repo_id: str, folder: Path, **options: Any) -> Publication:
+    """Write the folder of a dataset, complete for the Hub: rows, card, metadata and the code that makes them.
+
+    Args:
+        name: A registered name, or a folder that `hf_datasets.publish.write_folder` made, such as a build.
+        repo_id: `ORG/NAME`.
+        folder: A folder that does not exist yet, or is empty.
+        options: Of `write_registered` for a registered name, of `rewrite_folder` for a folder, which has its rows and
+            takes no `data_dir` and `video_dir`.
+
+    Raises:
+        ValueError: The name is neither, or videos would go up without a license that allows it.
+    """
+    if name in BUILDERS:
+        from hf_datasets.publishing.registered import write_registered
+
+        write_registered(name, folder, repo_id=repo_id, **options)
+    elif (Path(name) / "README.md").is_file():
+        from hf_datasets.publishing.written import rewrite_folder
+
+        if options.pop("data_dir", None) or options.pop("video_dir", None):
+            raise ValueError(f"{name} holds its rows already; leave out data_dir and video_dir")
+        rewrite_folder(name, folder, repo_id=repo_id, **options)
+    else:
+        raise ValueError(
+            f"{name} is neither a registered dataset ({', '.join(sorted(BUILDERS))}) nor a folder with a README.md "
+            "that a build recipe wrote"
+        )
+    return Publication("dataset", repo_id, folder)
+
+
+def prepare_metric(name: str, repo_id: str, folder: Path) -> Publication:
+    """Copy a metric's folder as a Space; it needs nothing of this project to run or to be loaded.
+
+    Args:
+        name: One of `metrics.METRICS`.
+        repo_id: `ORG/NAME`; evaluate looks for a script of that NAME, so it must be the metric's.
+        folder: Where to write; it is made.
+
+    Raises:
+        ValueError: There is no such metric, or the Space has another name.
+    """
+    source = Path(metrics.space(name))
+    if repo_id.partition("/")[2] != name:
+        raise ValueError(
+            f"evaluate.load({repo_id!r}) would look for {repo_id.partition('/')[2]}.py; "
+            f"publish the metric as {repo_id.partition('/')[0]}/{name}"
+        )
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
+    for path in (folder / "README.md", folder / f"{name}.py"):  # the bare name needs `import metrics`
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(f'evaluate.load("{name}")', f'evaluate.load("{repo_id}")'), encoding="utf-8")
+    return Publication("space", repo_id, folder)
+
+
+def prepare_space(source: Path, repo_id: str, folder: Path) -> Publication:
+    """Copy a folder as it is, without its hidden files."""
     if hidden := hidden_files(source):
         print(f"{source}: hidden files stay here: {', '.join(hidden)}")
     for name, path in files_of(source).items():
-        place = publication.folder / name
+        place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
-    return publication
+    return Publication("space", repo_id, folder)
 
 
 def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
@@ -128,6 +216,16 @@ def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> lis
                 ) from error
             raise
     return in_order(publications)
+
+
+def in_order(publications: Sequence[Publication]) -> list[Publication]:
+    """Each after those that it needs; where nothing depends, as given."""
+    by_id = {publication.repo_id: publication for publication in publications}
+    graph = {
+        publication.repo_id: sorted(set(publication.needs) & set(by_id) - {publication.repo_id}, key=list(by_id).index)
+        for publication in publications
+    }
+    return [by_id[repo_id] for repo_id in TopologicalSorter(graph).static_order()]
 
 
 def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
@@ -174,6 +272,3 @@ def main(config: PublishConfig) -> None:
             send(plans, api)
     finally:
         temporary.remove()
-    if config.what == "all":
-        print("the next release of the wheel must carry:")
-        print("\n".join(f"  {line}" for line in next_release(targets)))

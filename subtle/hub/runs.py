@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
-from hf_datasets.registration import RENDERED
+from hf_datasets.builders import RENDERED
 from hf_datasets.registry import task_id
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED
@@ -72,12 +72,7 @@ class Run:
         return data.startswith(RENDERED) and own and not self.config.get("build")
 
     def base_models(self, namespace: str, base_repo: str | None) -> list[str]:
-        """The ids on the Hub of what it started from, as far as it has any.
-
-        Args:
-            namespace: Where the weights that ship here are published.
-            base_repo: The id, where the run does not know it.
-        """
+        """The ids on the Hub of what it started from, as far as it has any."""
         if base_repo:
             return [base_repo]
         named = self.header.get("base_model") or [self.config.get(name) for name in self.kind.bases]
@@ -115,13 +110,7 @@ def dataset_id(config: dict[str, Any], namespace: str) -> str | None:
 
 
 def measurements(results: dict[str, Any], namespace: str, split: str | None) -> list[Measurement]:
-    """Every fraction in results, on the dataset as it is called on the Hub.
-
-    Args:
-        results: As a recipe wrote them.
-        namespace: Where this project's datasets and metrics are published.
-        split: Where the names of the values do not say it.
-    """
+    """Every fraction in results, on the dataset as it is called on the Hub; of `split` where no name says another."""
     config = results.get("config", {})
     dataset = dataset_id(config, namespace)
     found = []
@@ -226,11 +215,7 @@ def is_folder(name: str) -> bool:
 
 
 def find_run(source: str, part: Part | None = None) -> Run:
-    """The run that a name or a folder stands for.
-
-    Args:
-        source: A name in `recipes/weights`; the folder that a recipe wrote; or the `model` or `adapter` in it.
-        part: Which of the two to take of a folder that has both; None: the model.
+    """The run that a name in `recipes/weights`, the folder of a run, or the `model` or `adapter` in it stands for.
 
     Raises:
         ValueError: It is none of these, or the run is not finished, or has no such part.

@@ -9,18 +9,25 @@ changed last stays too. A repository in which nothing is ours is left alone, unl
 import importlib.metadata
 import re
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
-from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError
+import httpx2
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
+from rich.filesize import decimal
 
-from subtle.hub.contents import check_text, files_of, hidden_files, machine_folders, size_text
-from subtle.hub.hub_errors import PublishingError, explained
+from subtle.hub.contents import check_text, files_of, hidden_files, machine_folders
 from subtle.hub.options import PublishConfig
 from subtle.hub.publication import Publication, check_repo_id, read_card
 
@@ -31,6 +38,13 @@ ATTRIBUTES = ".gitattributes"
 TITLE = re.compile(r"Publish \d+ files? with subtle-video \S+")
 OF_THE_HUB = "initial commit"
 """The title of the commit with which the Hub makes a repository."""
+OF_ANSWERS = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
+"""What the client raises of metadata that the Hub refuses, and of an answer that no Hub gives."""
+LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
+
+
+class PublishingError(OSError):
+    """The Hub or the way to it does not let a publication through."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +119,15 @@ class Plan:
 
     def lines(self) -> Iterator[str]:
         """The plan as people read it: files with sizes, and what happens to each."""
-        total = size_text(sum(path.stat().st_size for path in self.files.values()))
+        total = decimal(sum(path.stat().st_size for path in self.files.values()))
         publication = self.publication
         yield f"{publication.repo_id} ({publication.repo_type}): {counted(self.files)}, {total}"
         marks = dict.fromkeys(self.same, "=") | {name: "~" for name in self.sent if name in self.remote.files}
         for name, path in self.files.items():
             mark = "!" if name == CARD and self.keeps_card else marks.get(name, "+")
-            yield f"  {mark} {size_text(path.stat().st_size):>9}  {name}"
+            yield f"  {mark} {decimal(path.stat().st_size):>9}  {name}"
         for name in self.deleted:
-            yield f"  - {size_text(self.remote.files[name].size):>9}  {name}"
+            yield f"  - {decimal(self.remote.files[name].size):>9}  {name}"
         others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - {ATTRIBUTES})
         if others:
             yield f"  files that others put there stay: {', '.join(others)}"
@@ -268,3 +282,59 @@ def check_space(header: dict[str, Any], files: Collection[str]) -> None:
     first = STARTS_WITH[sdk] if sdk == "docker" else header.get("app_file", STARTS_WITH[sdk])
     if first not in files:
         raise ValueError(f"the Space starts with {first}, which is not in its folder; write it, or name it as app_file")
+
+
+@contextmanager
+def explained(repo_id: str) -> Iterator[None]:
+    """Turn the errors of the client into one that names the repository and the cure.
+
+    Raises:
+        PublishingError: In place of theirs.
+    """
+    try:
+        yield
+    except (httpx2.HTTPError, OfflineModeIsEnabled, LocalTokenNotFoundError, *OF_ANSWERS) as error:
+        # Parts of an upload run in threads, whose errors come wrapped.
+        cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+        raise PublishingError(explanation(cause, repo_id)) from error
+
+
+def explanation(error: BaseException, repo_id: str) -> str:
+    """What to do about an error of the Hub or of its client, in one line."""
+    if isinstance(error, OfflineModeIsEnabled):
+        return f"{repo_id} cannot be reached in offline mode; unset HF_HUB_OFFLINE (a dry run needs no connection)"
+    if isinstance(error, LocalTokenNotFoundError):
+        return f"there is no token to write to {repo_id} with; {LOG_IN}"
+    if isinstance(error, HfHubHTTPError):
+        return of_status(error, repo_id)
+    if isinstance(error, httpx2.HTTPError):
+        return (
+            f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is as it was, or "
+            "complete if the connection broke at the very end: run again"
+        )
+    return f"{repo_id} is not accepted: {' '.join(str(error).split())}"
+
+
+def of_status(error: HfHubHTTPError, repo_id: str) -> str:
+    """What a status of the Hub means for a publication."""
+    status = error.response.status_code
+    said = error.server_message or error.response.headers.get("X-Error-Message") or error.response.reason_phrase
+    namespace = repo_id.partition("/")[0]
+    if status == 401:
+        return f"the Hub does not accept the token; {LOG_IN}"
+    if status in {403, 404}:
+        return (
+            f"the token may not write to {repo_id} ({said}); it needs write access and, where {namespace!r} is an "
+            "organization, a role in it that may write"
+        )
+    if status == 412:
+        return (
+            f"{repo_id} was changed by someone else meanwhile, so nothing was published; run again, with --dry_run "
+            "first to see what would happen to it"
+        )
+    if status >= 500:
+        return (
+            f"the Hub failed ({status}, {said}), and nothing of {repo_id} was published; run again: large files that "
+            "arrived are not sent again"
+        )
+    return f"the Hub refuses {repo_id} ({status}): {' '.join(said.split())}"

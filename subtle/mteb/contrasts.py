@@ -36,12 +36,7 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
             return
         rows = list(self.rows(split=self.split))
         kept = [row for row in rows if row["video"]]
-        if not kept:
-            raise ValueError(
-                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
-                "folder of videos with video_dir"
-            )
-        self.coverage = len(kept) / len(rows)
+        self.check_coverage(rows, kept)
         self.disruptions = [row["disruption_type"] for row in kept]
         segments: list[Any] = [segment_of(row, "query_start_seconds", "query_end_seconds") for row in kept]
         pairs = table(
@@ -61,7 +56,7 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
         ]
         measured = comprehensive_accuracy(contrasts, self.disruptions)
         own = {name.replace("/", "_"): value for name, value in measured.items() if name != "signature"}
-        return scores | own | {"coverage_rows": self.coverage}
+        return scores | own | self.coverage
 
 
 def contrast_metadata(name: str, description: str, date: tuple[str, str]) -> Any:

@@ -10,9 +10,9 @@ from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.task_metadata import TaskMetadata
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
+from hf_datasets.builders import RENDERED, own_cache
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.registration import RENDERED, own_cache
 from hf_datasets.registry import evaluation_split
 
 AUTHORS_CONFIG = "release"
@@ -34,6 +34,7 @@ class OnOurData(AbsTask):
     """
 
     DATASET: str
+    coverage: dict[str, float]
 
     def __init__(
         self,
@@ -89,6 +90,15 @@ class OnOurData(AbsTask):
         options |= own_cache(self.dataset_name)
         rows = load_dataset(self.dataset_name, name, data_dir=self.data_dir, split=split, **options)
         return with_paths(with_names(rows))
+
+    def check_coverage(self, rows: Sequence[Any], kept: Sequence[Any]) -> None:
+        """Note the share of the rows that have their video, or refuse to go on without any."""
+        if not kept:
+            raise ValueError(
+                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
+                "folder of videos with video_dir"
+            )
+        self.coverage = {"coverage_rows": len(kept) / len(rows)}
 
     def set_data(self, data: Any, described: Iterable[Any]) -> None:
         """Take what was loaded, and its hash as the revision of the dataset."""

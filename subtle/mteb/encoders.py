@@ -24,7 +24,7 @@ from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models.encoders import Encoder, TFCoVREncoder
 from hf_models.encoders.protocol import mean_of
 from hf_models.fingerprints import key_of
-from hf_models.frame_reading import FrameSize, frames_read
+from hf_models.frame_reading import frames_read
 
 from .segments import Segment
 
@@ -40,11 +40,9 @@ class SegmentEncoder(AbsEncoder):
     Args:
         name: What its results are called.
         revision: Of weights and preprocessing.
-        num_frames: Frames of a video.
-        size: What frames are resized to while they are read, as in `read_frames`.
+        read: Of a video how many frames, which ones and of which size, as `read_frames` takes it; None: one.
         parts: The halves of a composed query that the model sees.
         num_workers: Processes that read videos; 0: this one reads.
-        spread: Which frames, as in `read_frames`.
         known: Embeddings of segments by another encoder with the same model, to which this one adds its own.
     """
 
@@ -53,16 +51,14 @@ class SegmentEncoder(AbsEncoder):
         name: str,
         revision: str,
         *,
-        num_frames: int = 1,
-        size: FrameSize = None,
+        read: dict[str, Any] | None = None,
         parts: QueryParts = "both",
         num_workers: int = 0,
-        spread: Literal["middles", "ends"] = "middles",
         known: dict[Segment, Tensor] | None = None,
     ) -> None:
         self.known = {} if known is None else known
-        self.num_frames, self.size, self.parts, self.num_workers = num_frames, size, parts, num_workers
-        self.spread: Literal["middles", "ends"] = spread
+        self.read = read or {"num_frames": 1, "spread": "middles"}
+        self.parts, self.num_workers = parts, num_workers
         self.mteb_model_meta = ModelMeta.create_empty(
             overwrites={
                 "name": name if "/" in name else f"subtle/{name}",
@@ -100,8 +96,7 @@ class SegmentEncoder(AbsEncoder):
         is_composed = is_query and {"video", "text"} <= set(task_metadata.get_modalities(prompt_type))
         unused = {"both": None, "video": "text", "text": "video"}[self.parts] if is_composed else None
         rows = []
-        options: dict[str, Any] = {"size": self.size, "num_workers": self.num_workers, "spread": self.spread}
-        with VideoReaderPool(self.num_frames, **options) as pool:
+        with VideoReaderPool(**self.read, num_workers=self.num_workers) as pool:
             for batch in inputs:
                 texts = list(batch["text"]) if "text" in batch and unused != "text" else None
                 videos = self._embeds_of(batch["video"], pool) if "video" in batch and unused != "video" else None
@@ -133,7 +128,7 @@ class SegmentEncoder(AbsEncoder):
         read = dict(pool.read(requests))
         for place, video in enumerate(videos):
             if not isinstance(video, Segment):
-                yield video.get_frames_at(frame_indices(len(video), self.num_frames, self.spread)).data
+                yield video.get_frames_at(frame_indices(len(video), self.read["num_frames"], self.read["spread"])).data
                 continue
             answer = read.pop(place)
             if isinstance(answer, VideoFailure):
@@ -158,7 +153,7 @@ class OurEncoder(SegmentEncoder):
         size = encoder.frame_size if isinstance(encoder, TFCoVREncoder) else None
         read: dict[str, Any] = {"num_frames": encoder.num_frames, "spread": encoder.spread, "size": size}
         made_by = encoder.fingerprint | frames_read(**read) | {"parts": options.get("parts", "both")}
-        super().__init__(name, key_of(made_by), **read, **options)
+        super().__init__(name, key_of(made_by), read=read, **options)
 
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
         """One row for each video, of which both its embedding and that of a query with it are made."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from rich.table import Table
 from tqdm import tqdm
 
+from hf_datasets.builders import REJECTIONS_FILE, write_rejections
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError
@@ -25,7 +26,6 @@ from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, write_rejections
 from subtle.run.chat_client import open_chat
 from subtle.run.printing import show_beside_paper
 from subtle.run.results import read_json, write_json, write_results

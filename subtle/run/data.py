@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from datasets import Dataset, DatasetDict, load_dataset
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
+from hf_datasets.builders import REJECTIONS_FILE, own_cache
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.registration import REJECTIONS_FILE, own_cache
 from hf_datasets.registry import EVALUATION_SPLITS, evaluation_split
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import NO_FILE

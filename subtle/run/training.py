@@ -26,8 +26,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset, default_collate
 from tqdm import tqdm
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.video import VideoError
 from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress

@@ -20,11 +20,7 @@ INSTRUCTIONS = (
 
 
 class Agents:
-    """An application that answers at one address, without sessions; begun by its first request.
-
-    Args:
-        service: What the tools do.
-    """
+    """An application that answers at one address, without sessions; begun by its first request."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

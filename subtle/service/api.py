@@ -15,9 +15,10 @@ import hmac
 import json
 import logging
 import re
+import shutil
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,18 +32,17 @@ from fastapi.responses import FileResponse, JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.video import VideoError
-from hf_models.index.feedback import rocchio
-from hf_models.index.matrix import COLUMNS
+from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
 from subtle.index import Index
 from subtle.service.cards import footage_of
 from subtle.service.marks import Marks
-from subtle.service.media import HOSTS, Footage, Media, plain
+from subtle.service.media import Footage, Media, plain, why_foreign
 from subtle.service.searching import MAX_CHARACTERS, Query
 
 PATHS = ("search", "moments", "marks", "health", "metrics", "mcp", "docs", "openapi.json")
@@ -137,17 +137,12 @@ class Waiting:
     @property
     def kind(self) -> tuple[Any, ...]:
         """What is equal for queries that are encoded and searched together."""
-        words = None if self.asked.text is None else True
-        return self.frames is None, words, self.asked.limit, self.asked.where, self.asked.folder, self.own
+        asked = self.asked
+        return self.frames is None, asked.text is None, asked.limit, asked.where, asked.folder, self.own
 
 
 class Together:
-    """Encodes and searches queries, all that came while others were computed at once, so that one alone never waits.
-
-    Args:
-        index: The index, with its model loaded.
-        sizes: Counts how many were together.
-    """
+    """Encodes and searches queries, all that came while others were computed at once, so that one alone never waits."""
 
     def __init__(self, index: Index, sizes: Histogram) -> None:
         self.index, self.sizes = index, sizes
@@ -199,19 +194,18 @@ class Together:
     def found(self, group: list[Waiting]) -> list[list[dict[str, Any]]]:
         """The rows of queries of one kind, in one product."""
         index, first = self.index, group[0]
-        config = index.asking(
-            {"text": "-", "limit": first.asked.limit, "where": first.asked.where, "folder": first.asked.folder}
-        )
         vectors = self.vectors(group)
         for place, one in enumerate(group):
             if one.asked.more_like or one.asked.less_like:
-                right, wrong = (
-                    index.store.vectors_of(index.model.key, ids) if ids else np.empty((0, index.model.dimensions))
-                    for ids in (one.asked.more_like, one.asked.less_like)
-                )
                 has_query = one.frames is not None or one.asked.text is not None
-                vectors[place] = rocchio(vectors[place] if has_query else None, right, wrong)
-        rows = index.nearest(vectors, config, **({"exclude_fingerprint": first.own} if first.own else {}))
+                query = vectors[place] if has_query else None
+                vectors[place] = index.judged(query, one.asked.more_like, one.asked.less_like)
+        narrowing: dict[str, Any] = {
+            "limit": first.asked.limit,
+            "where": first.asked.where,
+            "folder": first.asked.folder,
+        }
+        rows = search_many(index.store, index.model, vectors, exclude_fingerprint=first.own, **narrowing)
         least = [-np.inf if one.asked.min_score is None else one.asked.min_score for one in group]
         return [[row for row in some if row["score"] >= score] for some, score in zip(rows, least, strict=True)]
 
@@ -255,14 +249,11 @@ class Service:
         Raises:
             HTTPException: There is none.
         """
-        table = self.index.store.moments(self.index.model.key)
-        table.checkout_latest()
-        rows = table.search().where(f"moment_id = {quoted(moment_id)}").select(list(COLUMNS)).limit(1).to_list()
-        if not rows:
+        if not (rows := self.index.rows(f"moment_id = {quoted(moment_id)}", 1)):
             raise HTTPException(
                 404, f"the index has no moment {moment_id[:200]!r}; give the moment_id of one that was found"
             )
-        return {name: rows[0][name] for name in COLUMNS}
+        return rows[0]
 
     def query_of(self, asked: Asked, upload: Path | None) -> tuple[Any, str | None]:
         """The frames of a query's clip, and the fingerprint of its video where that is to be left out.
@@ -298,7 +289,8 @@ class Service:
                 upload = None
                 if sent is not None:
                     upload = Path(folder, re.sub(r"[^\w.-]", "_", Path(sent.filename or "clip").name)[-60:])
-                    await run_in_threadpool(copy, sent, upload)
+                    with upload.open("wb") as file:
+                        await run_in_threadpool(shutil.copyfileobj, sent.file, file)
                 found = await self.find(asked, upload)
         return Found(moments=found, model=Path(self.index.model.name).name, seconds=time.perf_counter() - began)
 
@@ -318,7 +310,8 @@ class Service:
         if isinstance(error, StarletteHTTPException):
             return str(error.detail)
         if isinstance(error, RequestValidationError | ValidationError):
-            return said_of(error.errors())
+            wrong = list(error.errors())[:5]
+            return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the body'}: {one['msg']}" for one in wrong)
         if isinstance(error, TimeoutError):
             return f"this took longer than {self.timeout_seconds:g} s"
         detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
@@ -436,13 +429,10 @@ class Entrance:
 
     def refused(self, scope: MutableMapping[str, Any]) -> JSONResponse | None:
         """The answer to a request that is not let in."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = Headers(scope=scope)
         if self.token is None:
-            host = headers.get("host", "")
-            if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
-                return problem(403, "this service is for this machine alone")  # a name that was made to point here
-            if headers.get("origin", f"http://{host}") != f"http://{host}":
-                return problem(403, "this service takes no requests of other pages")
+            if foreign := why_foreign(headers, "service"):
+                return problem(403, foreign)
         elif not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self.token}".encode()):
             return problem(
                 401, "give the token of this service: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
@@ -468,13 +458,7 @@ class Entrance:
 
 
 def build_api(service: Service, *, token: str | None = None, per_minute: int | None = None) -> FastAPI:
-    """The application.
-
-    Args:
-        service: What it does.
-        token: See `Entrance`.
-        per_minute: See `Entrance`.
-    """
+    """The application."""
     api = FastAPI(title="Subtle", description="Moments of an index of videos.", redoc_url=None)
     refusals: dict[int | str, dict[str, Any]] = {
         status: {"description": what, "content": {"application/problem+json": {}}}
@@ -544,11 +528,6 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
     return api
 
 
-def said_of(errors: Iterable[Any]) -> str:
-    """What is wrong with a request, in a line."""
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the body'}: {one['msg']}" for one in list(errors)[:5])
-
-
 async def asked_of(request: Request) -> tuple[Asked, UploadFile | None]:
     """What a request asks for, and the clip that it sent.
 
@@ -565,21 +544,8 @@ async def asked_of(request: Request) -> tuple[Asked, UploadFile | None]:
     return Asked.model_validate_json(query), clip
 
 
-def copy(sent: UploadFile, path: Path) -> None:
-    """Write an upload."""
-    import shutil
-
-    with path.open("wb") as file:
-        shutil.copyfileobj(sent.file, file)
-
-
 class Beside:
-    """The service and the page in one process: the service takes its own addresses.
-
-    Args:
-        app: The page.
-        api: The service.
-    """
+    """The service and the page in one process: the service takes its own addresses."""
 
     def __init__(self, app: Any, *, api: Any) -> None:
         self.app, self.api = app, api

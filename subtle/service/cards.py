@@ -145,13 +145,8 @@ def opened_moment(
 ) -> str:
     """A found moment, large, for a dialog that `page.js` makes of it.
 
-    Args:
-        media: Makes what plays.
-        place: Of the moment.
-        rows: All that were found.
-        neighbors: Moments of the same video in the order of time, with this one.
-        places: Of the moments that were found, by their ids.
-        marks: Whether it can be marked.
+    Its `neighbors` are the moments of its video in the order of time, with itself; `places` are those of the moments
+    that were found, by their ids.
     """
     row = rows[place]
     stretches = [footage_of(one) for one in neighbors]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hf_models.index.feedback import rocchio
 from hf_models.index.matrix import COLUMNS
 from hf_models.index.search import checked, search_moments
 from hf_models.index.store import quoted
@@ -21,12 +20,7 @@ SEARCHED = "contains(lower(coalesce(label, '') || ' ' || coalesce(text, '') || '
 
 
 class IndexSearch(MomentSearch):
-    """A model of an index and what it finds.
-
-    Args:
-        opened: The index.
-        media: Reads the videos.
-    """
+    """A model of an index and what it finds."""
 
     def __init__(self, opened: Index, media: Media) -> None:
         super().__init__(opened.loaded(), media, PurePosixPath(opened.model.name).name)
@@ -63,8 +57,7 @@ class IndexSearch(MomentSearch):
             return checked(self.index.path, rows).to_pylist(), count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
         count = table.count_rows(condition)
-        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow()
-        return spread(checked(self.index.path, found).to_pylist(), number), count
+        return spread(self.opened.rows(condition, ROWS_TO_CHOOSE_FROM), number), count
 
     def nearest(
         self, vector: np.ndarray, limit: int, *, folder: str | None, label: str | None, exclude_fingerprint: str | None
@@ -80,16 +73,11 @@ class IndexSearch(MomentSearch):
 
     def moments_of(self, video: str) -> list[dict[str, Any]]:
         """See `MomentSearch`."""
-        found = self.index.moments(self.model.key).search().where(f"video = {quoted(video)}")
-        rows: list[dict[str, Any]] = checked(
-            self.index.path, found.select(list(COLUMNS)).limit(None).to_arrow()
-        ).to_pylist()
-        return rows
+        return self.opened.rows(f"video = {quoted(video)}")
 
     def moved(self, vector: np.ndarray, more_like: list[str], less_like: list[str]) -> np.ndarray:
         """See `MomentSearch`."""
-        vectors = self.index.vectors_of(self.model.key, [*more_like, *less_like])
-        return rocchio(vector, vectors[: len(more_like)], vectors[len(more_like) :])
+        return self.opened.judged(vector, more_like, less_like)
 
     def trouble_with(self, row: dict[str, Any]) -> str:
         """See `MomentSearch`."""

@@ -26,9 +26,6 @@ class Marks:
 
     A moment has one mark for each query (clip, seconds and text): the last one.
 
-    Args:
-        path: The CSV file.
-
     Raises:
         ValueError: It is there and holds something else.
     """

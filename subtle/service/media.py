@@ -19,13 +19,14 @@ from typing import Any
 
 from PIL import Image, ImageOps
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from torch import Tensor
 
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
-from hf_datasets.video.previews import read_or_preview
+from hf_datasets.video.spans import read_spans, timeline_of
 
 MAX_CLIP_SECONDS = 60.0
 """Of a moment, so much is shown."""
@@ -89,16 +90,16 @@ class Media:
         self.lock, self.locks = Lock(), [Lock() for _ in range(64)]
         self.pools: queue.LifoQueue[VideoReaderPool] = queue.LifoQueue()  # the last one is warm
         for _ in range(num_workers):
-            self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_or_preview))
+            self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_spans))
 
     def read(self, footage: Footage, **task: Any) -> Any:
-        """What a reader process answers; for the task see `read_or_preview`.
+        """What a reader process answers; for the task see `read_spans`.
 
         Raises:
             VideoError: The file is gone or cannot be read; the message names it without its folder.
         """
         path = self.path(footage)
-        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, {"task": task})
+        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, task)
         pool = self.pools.get()  # no other thread uses it
         try:
             ((_, read),) = pool.read([request])
@@ -222,7 +223,7 @@ class Media:
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
-            seconds = float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
+            seconds = timeline_of(self.read(Footage(name, 0.0, 0.0, path), find="timeline")).end_seconds
             if seconds > self.max_upload_seconds:
                 most = f"{self.max_upload_seconds:.0f} s, the part that matters"
                 raise ValueError(f"{name} has {seconds:.0f} s; give at most {most}")
@@ -240,6 +241,15 @@ class Media:
         """End the reader processes."""
         while not self.pools.empty():
             self.pools.get().close()
+
+
+def why_foreign(headers: Headers, what: str) -> str:
+    """Why a request to what is for this machine alone is refused, or nothing."""
+    host = headers.get("host", "")
+    if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
+        return f"this {what} is for this machine alone"  # a foreign page whose name was made to point here
+    is_own = headers.get("origin", f"http://{host}") == f"http://{host}"
+    return "" if is_own else f"this {what} takes no requests of other pages"
 
 
 def plain(error: BaseException) -> str:

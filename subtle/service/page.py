@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.media import FOLDER, HOSTS, plain
+from subtle.service.media import FOLDER, plain, why_foreign
 from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
@@ -185,8 +186,7 @@ class Page:
 
     def open(self, search: Search, event: gr.EventData) -> str:
         """A found moment, large, with its neighbors."""
-        place = whole(getattr(event, "place", None))
-        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+        if (place := place_of(search, event)) is None:
             unchanged: str = gr.skip()
             return unchanged
         row = search.found[place]
@@ -212,13 +212,11 @@ class Page:
 
     def mark(self, search: Search, event: gr.EventData) -> tuple[str, str]:
         """Mark a found moment; the cards, and a line about the marks."""
-        place, is_right = whole(getattr(event, "place", None)), getattr(event, "is_right", None)
-        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+        if (place := place_of(search, event)) is None:
             return gr.skip(), gr.skip()
+        is_right = getattr(event, "is_right", None)
         try:
-            self.marks.set(
-                search.query, search.text, search.found[place], is_right if is_right is None else bool(is_right)
-            )
+            self.marks.set(search.query, search.text, search.found[place], None if is_right is None else bool(is_right))
             return self.shown(search), self.kept()
         except MISTAKES as error:
             return gr.skip(), told(error)
@@ -267,6 +265,13 @@ def told(error: BaseException) -> str:
 def whole(value: Any) -> int:
     """A number that a browser sent; -1 where it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def place_of(search: Search, event: gr.EventData) -> int | None:
+    """The place of the found moment that an event is about; None of another search, or where there is none."""
+    place = whole(getattr(event, "place", None))
+    is_here = getattr(event, "search", None) == search.number and place in range(len(search.found))
+    return place if is_here else None
 
 
 def named(choice: str | None) -> str | None:
@@ -388,13 +393,8 @@ class Guard:
 
     def reason(self, scope: MutableMapping[str, Any]) -> str:
         """Why a request is refused, or nothing."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get("host", "")
-        if not self.is_public and host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
-            return "this page is for this machine alone"  # a foreign page whose name was made to point here
-        origin = headers.get("origin")
-        if not self.is_public and origin is not None and origin != f"http://{host}":
-            return "this page takes no requests of other pages"
+        if not self.is_public and (foreign := why_foreign(Headers(scope=scope), "page")):
+            return foreign
         return "this page serves no files by their paths" if NOT_SERVED.match(scope["path"]) else ""
 
 

@@ -68,11 +68,6 @@ class MomentSearch:
 
     A moment is a row: `moment_id`, `video`, `start_seconds`, `end_seconds`, `label`, `text` and its video's
     `fingerprint`; one that was found has a `score`, too.
-
-    Args:
-        encoder: What made the moments' vectors.
-        media: Reads the videos.
-        model: The name of the model.
     """
 
     def __init__(self, encoder: Encoder, media: Media, model: str = "") -> None:

@@ -3,24 +3,22 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from hf_models.encoders import Estimate
-from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
-from subtle.evaluate.options import EvaluateConfig
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
-from subtle.run.models import load_trained
 from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
-from subtle.table.differences import QUERIES, differences, over_seeds, row_name, variation_of
+from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
 from subtle.table.rows import Row, data_of, row_folder
@@ -66,8 +64,6 @@ def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]
     unknown = sorted(set(config.rows or ()) - variations.keys())
     if unknown:
         raise SystemExit(f"there is no variation {', '.join(unknown)}; there are {', '.join(variations)}")
-    if not config.seeds or len(set(config.seeds)) < len(config.seeds):
-        raise SystemExit(f"--seeds must be different numbers, at least one, not {config.seeds}")
     base1, base2 = base_configs(config)
     return [
         plan_run(variation, seed, base1, base2, Path(config.output_dir), each_seed=config.stage1_per_seed)
@@ -100,20 +96,7 @@ def is_imported(run: Run) -> bool:
     return not run.stage1 and imported_into(run.clips_from or run.stage2.embeddings) is not None
 
 
-@dataclass(frozen=True)
-class MeasuredRun:
-    """A row: a variation with one seed, measured on its frames in order or shuffled."""
-
-    run: Run
-    shuffled: bool
-
-    @property
-    def name(self) -> str:
-        """In the folder of rows."""
-        return row_name(self.run.variation.name, self.run.seed, self.shuffled)
-
-
-class Ablation(Table[MeasuredRun]):
+class Ablation(Table[Run]):
     """All variations with all seeds; the table that is printed has their means."""
 
     def __init__(self, config: AblateConfig) -> None:
@@ -123,68 +106,65 @@ class Ablation(Table[MeasuredRun]):
         self.title = config.title
         self.seed = config.seed
         self.rows = [
-            MeasuredRun(run, shuffled)
+            replace(run, shuffled=shuffled)
             for run in runs
             for shuffled in ((False, True) if config.shuffled and not run.stage2.shuffle_frames else (False,))
         ]
 
-    def asked(self) -> list[MeasuredRun]:
+    def asked(self) -> list[Run]:
         """All: `planned` leaves other variations out."""
         return list(self.rows)
 
-    def settings(self, row: MeasuredRun) -> dict[str, Any]:
+    def settings(self, row: Run) -> dict[str, Any]:
         """What decides the figures of a run."""
-        return row.run.config | {"shuffled": row.shuffled}
+        return row.config | {"shuffled": row.shuffled}
 
-    def columns(self, row: MeasuredRun) -> dict[str, Any]:
+    def columns(self, row: Run) -> dict[str, Any]:
         """What is varied."""
-        return {"changes": row.run.variation.changes}
+        return {"changes": row.variation.changes}
 
-    def seed_of(self, row: MeasuredRun) -> int:
+    def seed_of(self, row: Run) -> int:
         """The one that it was trained with."""
-        return row.run.seed
+        return row.seed
 
-    def prepare(self, rows: Sequence[MeasuredRun]) -> None:
+    def prepare(self, rows: Sequence[Run]) -> None:
         """Read queries and clips, so that a mistake about the data ends the run before anything is trained."""
         if not rows:
             return
         for row in rows:
-            if not row.run.stage1 and not is_imported(row.run) and "vision_model" not in row.run.variation.stage2:
-                check_model_folder(row.run.stage2.vision_model)  # what all start from; a model of one row fails with it
+            if not row.stage1 and not is_imported(row) and "vision_model" not in row.variation.stage2:
+                check_model_folder(row.stage2.vision_model)  # what all start from; a model of one row fails with it
         config = self.config
         folder, precision = self.output_dir, config.mixed_precision
         self.device = make_accelerator(config.device, folder, mixed_precision=precision).device
-        shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
-        self.protocol = EvaluateConfig(**shared, split=config.split)
+        self.protocol = standard(config)
         self.score = ComposedRetrievalMeasure()
         clips = load_split(config, config.split, clips=True)
         queries, gallery = load_split(config, config.split), gallery_ids(self.protocol)
         self.data = data_of(config, config.split, queries, gallery, self.protocol.protocol)
         self.videos = dict(zip(clips["clip_id"], clips["video_id"], strict=True))
 
-    def measure(self, row: MeasuredRun) -> Measured:
+    def measure(self, row: Run) -> Measured:
         """Train a run as far as it is not, and measure it; each query's results are written beside its row."""
-        run = row.run
-        train(run)
-        trained = str(Path(run.stage2.output_dir) / "model")
-        model, processor = load_trained(trained)
+        train(row)
         own: dict[str, Any] = {}
-        folder = run.stage2.embeddings
-        if run.stage2.end_to_end:  # its encoders are nobody else's
-            folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
+        folder = row.stage2.embeddings
+        if row.stage2.end_to_end:  # its encoders are nobody else's
+            folder = f"{row.stage2.output_dir}/embeddings"
+            own = dict.fromkeys(("vision_model", "text_model"), f"{row.stage2.output_dir}/model")
         if row.shuffled:
             folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
-            if not run.stage2.end_to_end:
-                take_clips(run, "-shuffled")
-        ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)
-        encoders = encoders_made_by(model)
+            if not row.stage2.end_to_end:
+                take_clips(row, "-shuffled")
+        ready = trained(row.stage2, embed_config(row.stage2, folder, **own))
+        encoders = encoders_made_by(ready.model)
         found = evaluate(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")
             queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
             queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
             write_table(queries, row_folder(self.output_dir, row.name) / QUERIES)
-        details: dict[str, Any] = {"variation": run.variation.name, "shuffled": row.shuffled, "encoders": encoders}
+        details: dict[str, Any] = {"variation": row.variation.name, "shuffled": row.shuffled, "encoders": encoders}
         data = self.data | {"signature": found.signature}
         return Measured(found.metrics, data, details=details | {"coverage": found.coverage})
 
@@ -222,12 +202,13 @@ class Ablation(Table[MeasuredRun]):
         models: dict[str, dict[str, Estimate | None]] = {}
         left: dict[tuple[str, str], tuple[str, float]] = {}
         for row in self.rows:
-            variation = row.run.variation.name
-            base = row.run.stage1.base if row.run.stage1 else row.run.stage2.vision_model
-            for model in ([] if is_imported(row.run) else [base]) + [row.run.stage2.text_model]:
-                forwards.setdefault(model, Forward.of(model, None))
+            variation = row.variation.name
+            base = row.stage1.base if row.stage1 else row.stage2.vision_model
+            for model in ([] if is_imported(row) else [base]) + [row.stage2.text_model]:
+                if model not in forwards:
+                    forwards[model] = Forward.of(model, None)
                 models.setdefault(variation, {})[model] = forwards[model].estimate
-            frame = 0.0 if is_imported(row.run) else forwards[base].frame
+            frame = 0.0 if is_imported(row) else forwards[base].frame
             for *step, is_done, hours in steps_of(row, frame, machine, sizes, num_triplets):
                 if not is_done:
                     left.setdefault((step[0], step[1]), (variation, hours))
@@ -241,18 +222,18 @@ class Ablation(Table[MeasuredRun]):
 
 
 def steps_of(
-    row: MeasuredRun, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
+    row: Run, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
 ) -> Iterator[tuple[str, str, bool, float]]:
     """What a row takes: kind, folder, whether it is done, hours.
 
     Args:
-        row: a run and how it is measured.
+        row: of the table.
         frame: operations of its encoder for a frame.
         machine: that computes it.
         sizes: clips of each split.
         num_triplets: to train on.
     """
-    stage1, stage2 = row.run.stage1, row.run.stage2
+    stage1, stage2 = row.stage1, row.stage2
     clip = frame * ((stage1 or stage2).num_frames or 12) * AIM_ATTENDS_TWICE
     num_clips = sum(sizes.values())
     if stage1:

@@ -8,6 +8,8 @@ into captions. It knows the answer, so such a row is an upper bound; it is calle
 video-language model's.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,7 +112,8 @@ def captions_for(
     """
     if needs == "rewritten":
         if rewritten is None:
-            return describe_targets(rows, clips)
+            known = {clip["label"]: clip.get("description") for clip in clips}  # of labels beyond TF-CoVR's
+            return from_labels({row["query_id"]: (row["target_label"], known.get(row["target_label"])) for row in rows})
         return captions_in(rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
     asked = {row["query_clip_id"] for row in rows}
     if captions is None:
@@ -118,12 +121,13 @@ def captions_for(
     return captions_in(captions, sorted(asked), "clip_id", "caption")
 
 
-def check_share(found: Captions, flag: str) -> None:
-    """Refuse captions of which too few can be used.
+def texts_digest(texts: Mapping[str, str]) -> str:
+    """What tells these texts, by id, from others."""
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
 
-    Args:
-        found: the captions.
-        flag: that names another file.
+
+def check_share(found: Captions, flag: str) -> None:
+    """Refuse captions of which too few can be used, with the flag that names another file.
 
     Raises:
         ValueError: fewer can be used, or none; counts and names them.
@@ -134,27 +138,11 @@ def check_share(found: Captions, flag: str) -> None:
 
 
 def describe_clips(clips: Iterable[Mapping[str, Any]]) -> Captions:
-    """A caption of each clip from its label, in the form that the paper's prompts ask for.
-
-    Args:
-        clips: rows with `clip_id`, `label` and `description`.
-    """
+    """A caption of each clip from its `label` and `description`, in the form that the paper's prompts ask for."""
     return from_labels({clip["clip_id"]: (clip["label"], clip.get("description")) for clip in clips})
 
 
-def describe_targets(rows: Iterable[Mapping[str, Any]], clips: Iterable[Mapping[str, Any]]) -> Captions:
-    """A caption of what each query looks for, from its target's label.
-
-    Args:
-        rows: queries with `query_id` and `target_label`.
-        clips: with `label` and `description`, which say what labels beyond TF-CoVR's mean.
-    """
-    described = {clip["label"]: clip.get("description") for clip in clips}
-    return from_labels({row["query_id"]: (row["target_label"], described.get(row["target_label"])) for row in rows})
-
-
 def from_labels(labels: Mapping[str, tuple[str | None, str | None]]) -> Captions:
-    """Captions by id from labels and their descriptions."""
     written = {one: caption_from(*named) for one, named in labels.items()}
     usable = {one: text for one, text in written.items() if text}
     return Captions(usable, LABEL_CAPTIONS, {one: "no label" for one in written if one not in usable})

@@ -65,7 +65,7 @@ class Machine:
     def of(cls, device: str, num_workers: int) -> "Machine":
         """A machine by the options of a recipe; its speed is measured."""
         where = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-        return cls(where, UTILIZATION * flops_per_second(where.type), max(num_workers, 1))
+        return cls(where, UTILIZATION * flops_per_second(where), max(num_workers, 1))
 
     def hours(self, operations: float, clips: int = 0) -> float:
         """Of computing, and of decoding so many clips."""
@@ -122,9 +122,8 @@ class Forward:
         return Cost(name, {self.model: self.estimate}, hours, machine.too_small(self.estimate))
 
 
-def flops_per_second(device: str) -> float:
-    """How fast this device multiplies large matrices; takes a fraction of a second."""
-    where = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+def flops_per_second(where: torch.device) -> float:
+    """How fast a device multiplies large matrices; takes a fraction of a second."""
     size = 4096 if where.type == "cuda" else 768
     matrix = torch.rand(size, size, device=where)
     for times in (1, 4):  # the first product also loads the library

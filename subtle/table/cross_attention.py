@@ -10,8 +10,6 @@ made the latter was not released; here it is what the model gives, before traini
 its description. They have a third one, of the description alone, which was not released either and is left out.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +43,8 @@ from subtle.run.shared_config import (
     TrainingRunConfig,
 )
 from subtle.run.training import TrainingRun, epoch_batches
-from subtle.table.embedding import embed_clips
+from subtle.table.caption_texts import texts_digest
+from subtle.table.embedding import Embedder
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -101,8 +100,8 @@ class Clips:
     ) -> None:
         self.encoder, self.device = encoder, device
         rows = [clip for split in splits for clip in load_split(config, split, clips=True)]
-        work = Work(num_workers=config.num_workers)
-        targets = embed_clips(encoder, rows, config.embeddings, config.target_frames, work=work)
+        embedder = Embedder(encoder, config.embeddings, Work(num_workers=config.num_workers))
+        targets = embedder.clips(rows, config.target_frames)
         images = encoder.processor.image_processor.size
         size = (images["height"], images["width"])
         self.frames = FrameCache(Path(config.cache_dir), rows, QUERY_FRAMES, size, num_workers=config.num_workers)
@@ -194,8 +193,7 @@ class CrossAttentionTraining(TrainingRun):
 
     def identity(self) -> dict[str, Any]:
         """The weights and the descriptions count, not only where they are."""
-        said = json.dumps(self.descriptions, sort_keys=True).encode()
-        descriptions = {"descriptions": hashlib.sha256(said).hexdigest()[:16]} if self.descriptions else {}
+        descriptions = {"descriptions": texts_digest(self.descriptions)} if self.descriptions else {}
         return super().identity() | {"encoder": self.fingerprint} | descriptions
 
     def count_steps(self) -> int:

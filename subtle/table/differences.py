@@ -12,21 +12,11 @@ from subtle.run.intervals import Interval, interval_of_mean, interval_of_ratio
 from subtle.run.over_seeds import summarize
 from subtle.table.rows import Row, changes
 from subtle.table.table import METRICS
-from subtle.table.variations import SHUFFLED, Variation
+from subtle.table.variations import SHUFFLED, Variation, row_name
 
 SHOWN = METRICS[-1]
 QUERIES = "queries.parquet"
 FRAMES_SHUFFLED = "frames shuffled"
-
-
-def row_name(variation: str, seed: int, shuffled: bool) -> str:
-    """The row of a variation with one seed.
-
-    Example:
-        >>> row_name("beta 0.3", 4, shuffled=True)
-        'beta 0.3, seed 4, frames shuffled'
-    """
-    return f"{variation}, seed {seed}{SHUFFLED * shuffled}"
 
 
 def variation_of(row: Row) -> str:
@@ -159,12 +149,7 @@ def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(results: Mapping[tuple[str, bool], Result], variations: Mapping[str, Variation]) -> list[Difference]:
-    """Each variation against that which it names, and in order against shuffled.
-
-    Args:
-        results: what `over_seeds` gave.
-        variations: by name.
-    """
+    """Each variation against that which it names, and in order against shuffled, of what `over_seeds` gave."""
     found = []
     for (name, shuffled), result in results.items():
         against = variations[name].against
@@ -203,11 +188,7 @@ def own_interval(result: Result) -> Interval:
 
 
 def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:
-    """Each query's results in several rows.
-
-    Raises:
-        ValueError: They are results of different queries, or missing.
-    """
+    """Each query's results in several rows, which must be of the same queries."""
     tables = [read_queries(row) for row in rows]
     for row, table in zip(rows, tables, strict=True):
         if table["query_id"].to_list() != tables[0]["query_id"].to_list():
@@ -219,11 +200,7 @@ def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:
 
 
 def read_queries(row: Row) -> pl.DataFrame:
-    """Each query's results.
-
-    Raises:
-        ValueError: They are missing.
-    """
+    """Each query's results; where they are missing, an error says so."""
     path = row.folder / QUERIES
     if not path.is_file():
         raise ValueError(f"{path} is missing, with the results of each query; copy the whole folder of rows")

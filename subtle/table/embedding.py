@@ -23,9 +23,6 @@ from subtle.run.data import missing_by_reason
 NO_CAPTION = "no usable caption"
 
 
-DEFAULT_WORK = Work()
-
-
 @dataclass(frozen=True)
 class Embedded:
     """What could be embedded, in the order in which it was asked for.
@@ -43,14 +40,11 @@ class Embedded:
     num_encoded: int = 0
 
     @property
-    def coverage(self) -> dict[str, Any]:
-        """How many there are, how many have a vector, and why the others have none."""
+    def missing(self) -> dict[str, int]:
+        """Why some have no vector, with counts."""
         reasons = list(self.failures.values())
-        missing = missing_by_reason(why for why in reasons if why != NO_CAPTION) | {
-            NO_CAPTION: reasons.count(NO_CAPTION)
-        }
-        missing = {why: count for why, count in missing.items() if count}
-        return {"asked": len(self.ids) + len(self.failures), "embedded": len(self.ids), "missing": missing}
+        found = missing_by_reason(why for why in reasons if why != NO_CAPTION)
+        return {why: count for why, count in (found | {NO_CAPTION: reasons.count(NO_CAPTION)}).items() if count}
 
     def rows(self, ids: Iterable[str]) -> Tensor:
         """The vectors of some ids, `(n, D)`.
@@ -62,128 +56,120 @@ class Embedded:
         return self.vectors[[places[one] for one in ids]]
 
 
-def embed_clips(
-    encoder: Any, clips: Iterable[Clip], folder: Path | str, num_frames: int | None = None, *, work: Work = DEFAULT_WORK
-) -> Embedded:
-    """One vector for each clip: what the encoder makes of its frames.
+class Embedder:
+    """Makes the vectors that a row of a table needs, as far as they are not stored.
+
+    A number of frames is by default that of the middles of as many equal parts (1: the middle frame), see
+    `Encoder.spread`; None: as many as the encoder reads.
 
     Args:
         encoder: of `hf_models.encoders`.
-        clips: rows with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds`.
-        folder: of all stores; that of these embeddings is named after what they depend on.
-        num_frames: frames of a clip, by default the middles of as many equal parts (1: the middle frame), see
-            `Encoder.spread`; None: as many as the encoder reads.
+        folder: of all stores; each is named after what its embeddings depend on.
         work: how much at a time.
-
-    Raises:
-        ValueError: no clip can be read, or the encoder does not take as many frames.
     """
-    num_frames = num_frames or encoder.num_frames
-    by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "clips", num_frames)
-    keys = {clip_id: clip_key(clip) for clip_id, clip in by_id.items()}
-    todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
-    failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
-    def encoded() -> Iterator[Batch]:
-        arriving = read_clips(todo, num_frames, failures, work, spread=encoder.spread)
-        for read in batched(arriving, work.batch_size):
-            yield (
-                [keys[clip_id] for clip_id, _ in read],
-                encoder.embeds(encoder.encode_video([frames for _, frames in read])),
-            )
+    def __init__(self, encoder: Any, folder: Path | str, work: Work) -> None:
+        self.encoder, self.folder, self.work = encoder, Path(folder), work
 
-    num_encoded = fill(store, encoded(), len(todo), "clip", work.shard_size)
-    return collect(store, keys, failures, "clip can be read", num_encoded)
+    def clips(self, clips: Iterable[Clip], num_frames: int | None = None) -> Embedded:
+        """One vector for each clip: what the encoder makes of its frames.
 
+        Args:
+            clips: rows with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds`.
+            num_frames: of a clip.
 
-def embed_texts(encoder: Any, texts: Iterable[str], folder: Path | str, *, work: Work = DEFAULT_WORK) -> Embedded:
-    """One vector for each text; `ids` are the texts.
+        Raises:
+            ValueError: no clip can be read, or the encoder does not take as many frames.
+        """
+        encoder, num_frames = self.encoder, num_frames or self.encoder.num_frames
+        by_id = {clip["clip_id"]: clip for clip in clips}
+        store = self.store("clips", num_frames)
+        keys = {clip_id: clip_key(clip) for clip_id, clip in by_id.items()}
+        todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
+        failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
-    Args:
-        encoder: of `hf_models.encoders`.
-        texts: may repeat.
-        folder: as of `embed_clips`.
-        work: how much at a time.
+        def encoded() -> Iterator[Batch]:
+            arriving = read_clips(todo, num_frames, failures, self.work, spread=encoder.spread)
+            for read in batched(arriving, self.work.batch_size):
+                yield (
+                    [keys[clip_id] for clip_id, _ in read],
+                    encoder.embeds(encoder.encode_video([frames for _, frames in read])),
+                )
 
-    Raises:
-        ValueError: there is no text, or the encoder reads none.
-    """
-    keys = {text: text for text in texts}
-    store = open_store(encoder, folder, "texts")
-    todo = [text for text in keys if text not in store]
+        num_encoded = fill(store, encoded(), len(todo), "clip", self.work.shard_size)
+        return collect(store, keys, failures, "clip can be read", num_encoded)
 
-    batches = ((batch, encoder.encode_text(batch)) for batch in batched(todo, work.batch_size))
-    return collect(store, keys, {}, "text is there", fill(store, batches, len(todo), "text", work.shard_size))
+    def texts(self, texts: Iterable[str]) -> Embedded:
+        """One vector for each text, which may repeat; `ids` are the texts.
 
+        Raises:
+            ValueError: there is no text, or the encoder reads none.
+        """
+        keys = {text: text for text in texts}
+        store = self.store("texts")
+        todo = [text for text in keys if text not in store]
+        batches = ((batch, self.encoder.encode_text(batch)) for batch in batched(todo, self.work.batch_size))
+        return collect(store, keys, {}, "text is there", fill(store, batches, len(todo), "text", self.work.shard_size))
 
-def embed_queries(
-    encoder: Any,
-    rows: Iterable[Mapping[str, Any]],
-    clips: Iterable[Clip],
-    folder: Path | str,
-    num_frames: int | None = None,
-    *,
-    texts: Mapping[str, str] | None = None,
-    work: Work = DEFAULT_WORK,
-) -> Embedded:
-    """One vector for each query that the encoder composes itself, from frames and text together.
+    def queries(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        clips: Iterable[Clip],
+        num_frames: int | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> Embedded:
+        """One vector for each query that the encoder composes itself, from frames and text together; by query id.
 
-    Args:
-        encoder: of `hf_models.encoders`.
-        rows: queries with `query_id`, `query_clip_id` and `modification_text`.
-        clips: their clips, and maybe others.
-        folder: as of `embed_clips`.
-        num_frames: as of `embed_clips`.
-        texts: query id -> the text to take instead of the modification.
-        work: how much at a time.
+        Args:
+            rows: queries with `query_id`, `query_clip_id` and `modification_text`.
+            clips: their clips, and maybe others.
+            num_frames: of a query's clip.
+            texts: query id -> the text to take instead of the modification.
 
-    Returns:
-        The embeddings by query id.
+        Raises:
+            ValueError: no query can be made, or the encoder does not take as many frames.
+        """
+        encoder, num_frames = self.encoder, num_frames or self.encoder.num_frames
+        by_id = {clip["clip_id"]: clip for clip in clips}
+        store = self.store("queries", num_frames)
+        pairs: dict[str, dict[str, str]] = {}  # clip id -> key of the query -> its text
+        keys, failures = {}, {}
+        for row in rows:
+            clip, query_id = by_id.get(row["query_clip_id"]), row["query_id"]
+            if clip is None or not clip["video"]:
+                failures[query_id] = NO_FILE
+                continue
+            text = row["modification_text"] if texts is None else texts[query_id]
+            keys[query_id] = digest_of(clip_key(clip), text)
+            if keys[query_id] not in store:
+                pairs.setdefault(clip["clip_id"], {})[keys[query_id]] = text
+        unreadable: dict[str, str] = {}
 
-    Raises:
-        ValueError: no query can be made, or the encoder does not take as many frames.
-    """
-    num_frames = num_frames or encoder.num_frames
-    by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "queries", num_frames)
-    pairs: dict[str, dict[str, str]] = {}  # clip id -> key of the query -> its text
-    keys, failures = {}, {}
-    for row in rows:
-        clip, query_id = by_id.get(row["query_clip_id"]), row["query_id"]
-        if clip is None or not clip["video"]:
-            failures[query_id] = NO_FILE
-            continue
-        text = row["modification_text"] if texts is None else texts[query_id]
-        keys[query_id] = digest_of(clip_key(clip), text)
-        if keys[query_id] not in store:
-            pairs.setdefault(clip["clip_id"], {})[keys[query_id]] = text
-    unreadable: dict[str, str] = {}
+        def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
+            wanted = [by_id[clip_id] for clip_id in pairs]
+            for clip_id, frames in read_clips(wanted, num_frames, unreadable, self.work, spread=encoder.spread):
+                yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
-    def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
-        wanted = [by_id[clip_id] for clip_id in pairs]
-        for clip_id, frames in read_clips(wanted, num_frames, unreadable, work, spread=encoder.spread):
-            yield from ((key, frames, text) for key, text in pairs[clip_id].items())
+        def encoded() -> Iterator[Batch]:
+            for batch in batched(read_pairs(), self.work.batch_size):
+                names, frames, said = map(list, zip(*batch, strict=True))
+                yield names, encoder.encode_query(frames, said)
 
-    def encoded() -> Iterator[Batch]:
-        for batch in batched(read_pairs(), work.batch_size):
-            names, frames, said = map(list, zip(*batch, strict=True))
-            yield names, encoder.encode_query(frames, said)
+        num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "query", self.work.shard_size)
+        reasons = {key: why for clip_id, why in unreadable.items() for key in pairs[clip_id]}
+        failures |= {query_id: reasons[key] for query_id, key in keys.items() if key in reasons}
+        return collect(store, keys, failures, "query can be made", num_encoded)
 
-    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "query", work.shard_size)
-    reasons = {key: why for clip_id, why in unreadable.items() for key in pairs[clip_id]}
-    failures |= {query_id: reasons[key] for query_id, key in keys.items() if key in reasons}
-    return collect(store, keys, failures, "query can be made", num_encoded)
-
-
-def open_store(encoder: Any, folder: Path | str, kind: str, num_frames: int | None = None) -> FeatureStore:
-    """The store of what an encoder makes, `FOLDER/KIND-<digest of what it depends on>`."""
-    depends_on = {"kind": kind, **encoder.fingerprint}
-    if num_frames is None:
-        depends_on.pop("processor", None)  # of frames, which texts have not
-    else:
-        depends_on |= frames_read(num_frames, encoder.spread)
-    return FeatureStore(Path(folder) / f"{kind}-{digest_of(json.dumps(depends_on, sort_keys=True))[:12]}", depends_on)
+    def store(self, kind: str, num_frames: int | None = None) -> FeatureStore:
+        """`FOLDER/KIND-<digest of what its vectors depend on>`."""
+        depends_on = {"kind": kind, **self.encoder.fingerprint}
+        if num_frames is None:
+            depends_on.pop("processor", None)  # of frames, which texts have not
+        else:
+            depends_on |= frames_read(num_frames, self.encoder.spread)
+        return FeatureStore(
+            self.folder / f"{kind}-{digest_of(json.dumps(depends_on, sort_keys=True))[:12]}", depends_on
+        )
 
 
 def clip_key(clip: Clip) -> str:
@@ -201,18 +187,14 @@ def digest_of(*parts: str) -> str:
 def collect(
     store: FeatureStore, keys: Mapping[str, str], failures: dict[str, str], what: str, num_encoded: int
 ) -> Embedded:
-    """The vectors of keys by id.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The vectors of keys by id; without one it is an error."""
     found = [one for one, key in keys.items() if key in store]
     if not found:
         reasons = "; ".join(sorted(set(failures.values()))[:3])
         raise ValueError(f"not one {what}{f': {reasons}' if reasons else ''}")
     stored, vectors = store.load()
     places = {key: place for place, key in enumerate(stored)}
-    lost = {one: why for one, why in failures.items() if one not in set(found)}
+    lost = {one: why for one, why in failures.items() if keys.get(one) not in places}
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
 
 

@@ -8,16 +8,14 @@ from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
-from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained
-from subtle.evaluate.options import EvaluateConfig
+from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.models import load_trained
 from subtle.run.over_seeds import summarize
 from subtle.run.shared_config import DataConfig
-from subtle.table.caption_texts import Captions, captions_in, describe_clips
+from subtle.table.caption_texts import Captions, captions_in, describe_clips, texts_digest
 from subtle.table.costs import PASSES, Cost, Forward, Machine
 from subtle.table.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
 from subtle.table.options import FinetuneConfig
@@ -30,7 +28,6 @@ from subtle.tfcovr.finetuned_rows import ROWS, FineTunedRow
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train import stage1
 from subtle.train.options import Stage1Config, Stage2Config
-from subtle.train.stage2 import Stage2
 
 RunConfig = Stage2Config | CrossAttentionConfig
 
@@ -38,7 +35,8 @@ RunConfig = Stage2Config | CrossAttentionConfig
 def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
     """How a row is trained with one seed; a random model is still called `random`."""
     root = Path(config.output_dir)
-    changes: dict[str, Any] = {"seed": seed, "output_dir": str(root / "runs" / slug(row.name) / f"seed-{seed}")}
+    runs = root / "runs" / slug(row.name) / digest_of_captions(row, config)
+    changes: dict[str, Any] = {"seed": seed, "output_dir": str(runs / f"seed-{seed}")}
     name = str(getattr(config, row.source))
     if row.fusion == "CA":
         shared: dict[str, Any] = {
@@ -61,6 +59,11 @@ def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfi
     if row.source == "clip_model" and AutoConfig.from_pretrained(name).model_type == "clip":
         changes["vision_model_class"] = "CLIPVisionModelWithProjection"
     return replace(base, **changes)
+
+
+def digest_of_captions(row: FineTunedRow, config: FinetuneConfig) -> str:
+    """Of the file of captions that a row reads; empty for the others."""
+    return texts_digest(descriptions_of(config).texts) if row.enriched and config.captions else ""
 
 
 def width_of(name: str) -> int:
@@ -96,10 +99,7 @@ def needs_stage1(config: FinetuneConfig) -> bool:
 
 
 def make_stage1(config: FinetuneConfig) -> None:
-    """Train the video encoder of TF-CoVR-Base where it is missing."""
     folder = Path(config.vision_model)
-    if not needs_stage1(config):
-        return
     if folder.name != "model":
         raise ValueError(f"{folder} is not a model folder, and stage1.py writes to RUN/model; name such a folder")
     training = stage1_config(config)
@@ -132,23 +132,17 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
 
 def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str, float], dict[str, Any]]:
     """Train one run of a row with stored embeddings, if it is not, and measure it; metrics and details."""
-    if run.vision_model == config.vision_model:
+    if run.vision_model == config.vision_model and needs_stage1(config):
         make_stage1(config)
-    if not is_trained(run, "--output_dir"):
-        Stage2(run).train()
-    model, processor = load_trained(str(Path(run.output_dir) / "model"))
-    data = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
-    measured_on = EvaluateConfig(**data, split=config.split)
-    ready = Prepared(model, processor, embed_config(run, run.embeddings), run.query, run.query_frames)
+    ready = trained(run, embed_config(run, run.embeddings), "--output_dir")
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
-    found = evaluate(ready, measured_on, device, ComposedRetrievalMeasure())
+    found = evaluate(ready, standard(config), device, ComposedRetrievalMeasure())
     return found.metrics, {"coverage": found.coverage, "signature": found.signature}
 
 
 def measure_cross_attention(
     run: CrossAttentionConfig, config: FinetuneConfig
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """The same for a row with cross attention."""
     captions = descriptions_of(config) if run.enriched else None
     texts = captions.texts if captions else None
     if not is_trained(run, "--output_dir"):
@@ -181,6 +175,7 @@ class Table3(Table[FineTunedRow]):
             "seeds": config.seeds,
             "split": config.split,
             "captions": config.captions if row.enriched else None,
+            **({"captions_digest": digest} if (digest := digest_of_captions(row, config)) else {}),
         }
 
     def columns(self, row: FineTunedRow) -> dict[str, Any]:

@@ -120,6 +120,10 @@ class TrainedRowsConfig(TableConfig, SeedsConfig):
 
     stage1_config: str | None = option(None, "YAML file of stage1.py for what stage 1 trains; none: its defaults.")
 
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"--seeds must be different numbers, at least one, not {self.seeds}")
+
 
 @dataclass
 class FinetuneConfig(TrainedRowsConfig, Stage2Config, CaptionsConfig):
@@ -138,11 +142,10 @@ class FinetuneConfig(TrainedRowsConfig, Stage2Config, CaptionsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        Stage2Config.__post_init__(self)
         unknown = [name for name in self.rows or () if name not in NAMES]
         if unknown:
             raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(NAMES)}")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"--seeds names a seed twice: {' '.join(map(str, self.seeds))}")
         standard = Stage2Config()
         for name in BY_THE_ROW:
             if getattr(self, name) != getattr(standard, name):

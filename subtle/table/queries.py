@@ -11,8 +11,8 @@ A query has its own number of frames, beside that of the targets: 1 is the middl
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from torch import Tensor
@@ -25,16 +25,8 @@ from hf_models.encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.protocol import mean_of, unit
-from subtle.embedding.loop import Clip, Work
-from subtle.table.embedding import (
-    DEFAULT_WORK,
-    NO_CAPTION,
-    Embedded,
-    clips_of,
-    embed_clips,
-    embed_queries,
-    embed_texts,
-)
+from subtle.embedding.loop import Clip
+from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
 DESCRIPTION_WEIGHT = 0.2
@@ -71,27 +63,22 @@ WAYS: dict[str, Way] = {
 
 def compose_queries(
     way: WayName,
-    encoder: Any,
+    embedder: Embedder,
     rows: Iterable[Mapping[str, Any]],
     clips: Iterable[Clip],
-    folder: Path | str,
     num_frames: int | None = None,
-    *,
-    extra_texts: Mapping[str, str] | None = None,
-    work: Work = DEFAULT_WORK,
+    extra_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Embedded:
-    """A vector for each query, to be compared with those that `embed_clips` gives by cosine.
+    """A vector for each query, to be compared by cosine with those that `Embedder.clips` gives.
 
     Args:
         way: a name of `WAYS`.
-        encoder: of `hf_models.encoders`.
+        embedder: of the model, see there for numbers of frames.
         rows: queries with `query_id`, `query_clip_id` and `modification_text`.
         clips: their clips, and maybe others.
-        folder: of the stores, see `embed_clips`.
-        num_frames: frames of a query's clip; 1: the middle one; None: as many as the encoder reads.
+        num_frames: of a query's clip.
         extra_texts: query id -> description of its clip for "ecde", rewritten caption of its target for "captions";
             queries without one are failures.
-        work: how much at a time.
 
     Returns:
         Unit-norm vectors `(N, D)` by query id, and why other queries have none.
@@ -103,26 +90,25 @@ def compose_queries(
         >>> WAYS["ecde"].fusion, WAYS["captions"].reads_video
         ('CA', False)
     """
-    check_way(way, encoder)
+    check_way(way, embedder.encoder)
     rows, clips = list(rows), list(clips)
-    known, failures = split_by_text(rows, extra_texts if WAYS[way].needs else None)
+    known = [row for row in rows if row["query_id"] in extra_texts] if WAYS[way].needs else rows
     if not known:
         raise ValueError(f"none of {len(rows):,} queries has a usable text; check the file of captions")
     if way in {"text", "captions"}:
-        made = from_texts(encoder, known, folder, extra_texts if way == "captions" else None, work)
-    elif way in {"average", "video"} and not composes_itself(way, encoder):
-        made = from_halves(way, encoder, known, clips, folder, num_frames, work)
+        said = {row["query_id"]: row["modification_text"] for row in known}
+        made = from_texts(embedder, said if way == "text" else {one: extra_texts[one] for one in said})
+    elif way in {"average", "video"} and not composes_itself(way, embedder.encoder):
+        made = from_halves(way, embedder, known, clips, num_frames)
     else:
-        made = embed_queries(encoder, known, clips, folder, num_frames, work=work)
-        if way == "ecde":
-            described = embed_queries(encoder, known, clips, folder, num_frames, texts=extra_texts, work=work)
-            made = Embedded(
-                made.ids,
-                blend(made.vectors, described.rows(made.ids)),
-                made.failures,
-                made.num_encoded + described.num_encoded,
-            )
-    return Embedded(made.ids, unit(made.vectors), failures | made.failures, made.num_encoded)
+        made = embedder.queries(known, clips, num_frames)
+    if way == "ecde":
+        described = embedder.queries(known, clips, num_frames, extra_texts)
+        vectors = blend(made.vectors, described.rows(made.ids))
+        made = replace(made, vectors=vectors, num_encoded=made.num_encoded + described.num_encoded)
+    known_ids = {row["query_id"] for row in known}
+    failures = {row["query_id"]: NO_CAPTION for row in rows if row["query_id"] not in known_ids}
+    return replace(made, vectors=unit(made.vectors), failures=failures | made.failures)
 
 
 def check_way(way: str, encoder: Any) -> None:
@@ -131,8 +117,6 @@ def check_way(way: str, encoder: Any) -> None:
     Raises:
         ValueError: names the encoder, and what would do.
     """
-    if way not in WAYS:
-        raise ValueError(f"there is no way {way!r} to make a query; there are {', '.join(WAYS)}")
     family = encoder.usage.family
     if WAYS[way].reads_text and not encoder.reads_texts:
         raise ValueError(f"{family} has no text tower, so it makes no query by {way!r}; its queries are 'video'")
@@ -151,36 +135,17 @@ def composes_itself(way: str, encoder: Any) -> bool:
     return way == "average" and isinstance(encoder, TFCoVREncoder | XCLIPEncoder | SentenceTransformerEncoder)
 
 
-def split_by_text(
-    rows: list[Mapping[str, Any]], extra_texts: Mapping[str, str] | None
-) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-    """The queries that have the further text that they need, and why the others have none."""
-    if extra_texts is None:
-        return rows, {}
-    known = [row for row in rows if row["query_id"] in extra_texts]
-    return known, {row["query_id"]: NO_CAPTION for row in rows if row["query_id"] not in extra_texts}
-
-
-def from_texts(
-    encoder: Any, rows: list[Mapping[str, Any]], folder: Path | str, texts: Mapping[str, str] | None, work: Work
-) -> Embedded:
-    """Queries that are a text."""
-    said = {row["query_id"]: row["modification_text"] if texts is None else texts[row["query_id"]] for row in rows}
-    found = embed_texts(encoder, said.values(), folder, work=work)
-    return Embedded(list(said), found.rows(said.values()), {}, found.num_encoded)
+def from_texts(embedder: Embedder, texts: Mapping[str, str]) -> Embedded:
+    """Queries that are a text, by query id."""
+    found = embedder.texts(texts.values())
+    return Embedded(list(texts), found.rows(texts.values()), {}, found.num_encoded)
 
 
 def from_halves(
-    way: str,
-    encoder: Any,
-    rows: list[Mapping[str, Any]],
-    clips: list[Clip],
-    folder: Path | str,
-    num_frames: int | None,
-    work: Work,
+    way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[Clip], num_frames: int | None
 ) -> Embedded:
     """Queries that are the mean of a clip's and a text's embedding, or the clip's alone."""
-    of_clips = embed_clips(encoder, clips_of(rows, clips), folder, num_frames, work=work)
+    of_clips = embedder.clips(clips_of(rows, clips), num_frames)
     readable = set(of_clips.ids)
     kept = [row for row in rows if row["query_clip_id"] in readable]
     failures = {
@@ -191,9 +156,8 @@ def from_halves(
     ids, seen = [row["query_id"] for row in kept], of_clips.rows(row["query_clip_id"] for row in kept)
     if way == "video":
         return Embedded(ids, seen, failures, of_clips.num_encoded)
-    said = embed_texts(encoder, (row["modification_text"] for row in kept), folder, work=work)
-    read = said.rows(row["modification_text"] for row in kept)
-    return Embedded(ids, mean_of(seen, read), failures, of_clips.num_encoded + said.num_encoded)
+    said = from_texts(embedder, {row["query_id"]: row["modification_text"] for row in kept})
+    return Embedded(ids, mean_of(seen, said.vectors), failures, of_clips.num_encoded + said.num_encoded)
 
 
 def blend(modified: Tensor, described: Tensor, weight: float = DESCRIPTION_WEIGHT) -> Tensor:

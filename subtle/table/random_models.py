@@ -40,14 +40,13 @@ def random_model(kind: str, folder: Path, like: str) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "config.json").is_file():
-            state = torch.get_rng_state()
-            torch.manual_seed(0)
-            model, processor = {"blip": make_blip, "blip-2": make_blip2}[kind](like)
-            spread(model)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                model, processor = {"blip": make_blip, "blip-2": make_blip2}[kind](like)
+                spread(model)
             with replacing(folder) as unfinished:
                 model.eval().save_pretrained(unfinished)
                 processor.save_pretrained(unfinished)
-            torch.set_rng_state(state)
     return str(folder)
 
 
@@ -66,7 +65,6 @@ def text_fields(tokenizer: Any, more_tokens: int) -> dict[str, int]:
 
 
 def make_blip(like: str) -> tuple[Any, Any]:
-    """BLIP for retrieval."""
     tokenizer, images, sizes = parts_like(like)
     text = {**TEXT, **text_fields(tokenizer, 2), "encoder_hidden_size": VISION["hidden_size"], "is_decoder": True}
     config = BlipConfig(text_config=text, vision_config={**VISION, **sizes}, image_text_hidden_size=EMBEDDING_SIZE)
@@ -74,7 +72,6 @@ def make_blip(like: str) -> tuple[Any, Any]:
 
 
 def make_blip2(like: str) -> tuple[Any, Any]:
-    """BLIP-2 for retrieval."""
     tokenizer, images, sizes = parts_like(like)
     queries = {**TEXT, **text_fields(tokenizer, 0), "encoder_hidden_size": VISION["hidden_size"]}
     queries |= {"cross_attention_frequency": 1, "use_qformer_text_input": True}

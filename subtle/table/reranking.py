@@ -1,7 +1,7 @@
 """Another order of the first retrieved clips: by a chat model, by a local cross-encoder, or by the labels."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -12,9 +12,9 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.generation.images import image_parts
 from hf_datasets.generation.relevance import HIGHEST, PairToScore
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.caption_scores import score_caption, sport_of
+from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.captions import caption_of
-from hf_datasets.tfcovr.labels import Label
+from hf_datasets.tfcovr.labels import Label, sport_of
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import NO_FILE
 from hf_models.video_text_matching import Scorer, load_matcher
@@ -60,12 +60,7 @@ class ClipImages:
         self.of = lru_cache(FRAMES_KEPT)(self.read)
 
     def read(self, clip_id: str) -> list[dict[str, Any]]:
-        """Those of a clip, in order.
-
-        Raises:
-            ValueError: there is no video of it.
-            VideoError: it cannot be read.
-        """
+        """Those of a clip, in order; without a readable video a ValueError or a VideoError says so."""
         clip = self.clips.get(clip_id)
         if clip is None or not clip["video"]:
             raise ValueError(f"{NO_FILE} ({clip_id})")
@@ -151,14 +146,6 @@ def match(
             yield from (Rejection(f"the clip cannot be read: {error}", "", pair.key) for pair in some)
             continue
         yield from zip(some, scorer(frames.frames, [pair.description for pair in some]), strict=True)
-
-
-def shortlist(
-    query: Mapping[str, Any], ids: Sequence[str], clip_of: Callable[[str], Clip | None], number: int, description: str
-) -> list[Pair]:
-    """The pairs to judge of a query: the first clips of its ranking, each once."""
-    some = (clip_of(clip_id) for clip_id in dict.fromkeys(ids[:number]))
-    return [Pair(query, clip, description) for clip in some if clip is not None]
 
 
 def rerank(ids: Sequence[str], scores: Mapping[str, float], number: int) -> tuple[list[str], list[float | None]]:

@@ -15,9 +15,6 @@ from subtle.run.training import INCIDENTAL
 # What may differ between two measurements of a row without making it another one.
 IGNORED = {*INCIDENTAL, "embeddings", "runs_dir", "merge", "rows", "dry_run", "quiet"}
 SAME_FIGURE = 1e-9
-NOT_MEASURED = "not measured"
-WIDTH = 140
-"""Least columns of a printed table: narrower ones cut its words."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +99,13 @@ def write_row(
 
     Args:
         output_dir: of the table.
-        name: of the row.
-        metrics: metric -> value in [0, 1].
-        config: what was run, a dataclass or a dictionary.
+        name: see `Row`, as for the others.
+        metrics: in [0, 1].
+        config: a dataclass or a dictionary.
         seed: of the run.
-        columns: what the table says of the row, by heading.
-        data: what it was measured on, see `data_of`.
-        details: whatever else is worth keeping, such as the coverage.
+        columns: by heading.
+        data: see `data_of`.
+        details: such as the coverage.
     """
     folder = row_folder(output_dir, name)
     about = {"name": name, "columns": dict(columns), "data": dict(data)}
@@ -216,7 +213,6 @@ def check_same(one: Row, other: Row) -> None:
 
 
 def check_data(rows: Sequence[Row]) -> None:
-    """Raise where rows were measured on different data."""
     for row in rows[1:]:
         first = rows[0]
         for name in sorted(first.data | row.data):

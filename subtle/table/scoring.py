@@ -3,15 +3,14 @@
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hf_models.encoders.protocol import unit
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from hf_models.tfcovr.ranking import rank_embeds
-from subtle.embedding.loop import Clip, Work
+from subtle.embedding.loop import Clip
 from subtle.run.data import load_split, load_splits
-from subtle.table.embedding import Embedded, embed_clips
+from subtle.table.embedding import Embedded, Embedder
 from subtle.table.queries import WayName, compose_queries
 from subtle.table.rows import data_of
 from subtle.table.table import Measured
@@ -72,38 +71,33 @@ class Ranked:
 
 def rank_row(
     benchmark: Benchmark,
-    encoder: Any,
+    embedder: Embedder,
     way: WayName,
-    folder: Path,
     frames: tuple[int | None, int | None],
-    *,
-    extra_texts: Mapping[str, str] | None,
-    work: Work,
+    extra_texts: Mapping[str, str],
     k: int = 50,
 ) -> Ranked:
-    """Embed and rank.
+    """Embed, and rank the first `k` clips of the gallery.
 
     Args:
         benchmark: what to measure on.
-        encoder: of `hf_models.encoders`.
-        way: see `compose_queries`.
-        folder: of the stores of embeddings.
-        frames: of a query's clip and of a target; None: as many as the encoder reads.
-        extra_texts: see `compose_queries`.
-        work: how much at a time.
-        k: how many clips of the gallery to rank.
+        embedder: of the model.
+        way: see `compose_queries`, as for `extra_texts`.
+        frames: of a query's clip and of a target, see `Embedder`.
+        extra_texts: by query id.
+        k: how many clips.
 
     Raises:
         ValueError: the encoder has no such way, or nothing can be ranked.
     """
     clips = list(benchmark.clips.values())
-    made = compose_queries(way, encoder, benchmark.rows, clips, folder, frames[0], extra_texts=extra_texts, work=work)
-    targets = embed_clips(encoder, clips, folder, frames[1], work=work)
+    made = compose_queries(way, embedder, benchmark.rows, clips, frames[0], extra_texts)
+    targets = embedder.clips(clips, frames[1])
     queries = place(benchmark, made, targets)
     composed = made.rows(row["query_id"] for row in queries.rows)
     protocol = benchmark.config.protocol
     ids, _ = rank_embeds(composed, unit(targets.rows(queries.gallery_ids)), queries, protocol=protocol, k=k)
-    return Ranked(ids, queries, made.coverage["missing"], made.num_encoded + targets.num_encoded)
+    return Ranked(ids, queries, made.missing, made.num_encoded + targets.num_encoded)
 
 
 def measure_ranked(benchmark: Benchmark, ranked: Ranked, measure: ComposedRetrievalMeasure) -> Measured:

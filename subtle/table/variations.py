@@ -100,9 +100,19 @@ def key_of(config: Any, *, without: tuple[str, ...] = ()) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def row_name(variation: str, seed: int, shuffled: bool) -> str:
+    """The row of a variation with one seed.
+
+    Example:
+        >>> row_name("beta 0.3", 4, shuffled=True)
+        'beta 0.3, seed 4, frames shuffled'
+    """
+    return f"{variation}, seed {seed}{SHUFFLED * shuffled}"
+
+
 @dataclass(frozen=True)
 class Run:
-    """One variation with one seed: what is trained, and where.
+    """A row: one variation with one seed; what is trained, and where.
 
     Attributes:
         variation: what it changes.
@@ -110,6 +120,7 @@ class Run:
         stage1: the configuration that stage 1 is trained with; None: it is there.
         stage2: the configuration that stage 2 is trained with, with `shuffle_frames`.
         clips_from: another folder of embeddings whose clips are encoded alike, because only texts differ; or None.
+        shuffled: whether it is measured on shuffled frames.
     """
 
     variation: Variation
@@ -117,6 +128,12 @@ class Run:
     stage1: Any
     stage2: Any
     clips_from: str | None = None
+    shuffled: bool = False
+
+    @property
+    def name(self) -> str:
+        """In the folder of rows."""
+        return row_name(self.variation.name, self.seed, self.shuffled)
 
     @property
     def config(self) -> dict[str, Any]:

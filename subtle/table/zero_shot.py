@@ -1,8 +1,6 @@
 """Measure models that were not trained on the dataset: TF-CoVR's Table 2, and any further model."""
 
 import gc
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +17,9 @@ from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
-from subtle.table.caption_texts import Captions, captions_for, check_share
+from subtle.table.caption_texts import Captions, captions_for, check_share, texts_digest
 from subtle.table.costs import Cost, Forward, Machine
-from subtle.table.embedding import clips_of
+from subtle.table.embedding import Embedder, clips_of
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
 from subtle.table.rows import Row, is_done
@@ -167,15 +165,9 @@ class Table2(Table[ZeroShotRow]):
         """Embed, rank and measure a row."""
         started = time.monotonic()
         encoder, extra = self.encoder(row.model), self.extra_texts(row)
-        ranked = rank_row(
-            self.benchmark,
-            encoder,
-            row.way,
-            self.output_dir / "embeddings",
-            (row.query_frames, row.target_frames),
-            extra_texts=None if extra is None else extra.texts,
-            work=self.work,
-        )
+        embedder = Embedder(encoder, self.output_dir / "embeddings", self.work)
+        frames = row.query_frames, row.target_frames
+        ranked = rank_row(self.benchmark, embedder, row.way, frames, extra.texts if extra else {})
         found = measure_ranked(self.benchmark, ranked, self.score)
         target = row.target_frames or encoder.num_frames
         found.columns |= {"target frames": target, "license": encoder.usage.license}
@@ -229,8 +221,7 @@ class Table2(Table[ZeroShotRow]):
             is_done(self.output_dir, row.name, {})  # an earlier measurement was of other captions
             raise
         if extra is not None:
-            texts = json.dumps(extra.texts, sort_keys=True).encode()
-            made |= {"captions": extra.source, "captions_digest": hashlib.sha256(texts).hexdigest()[:16]}
+            made |= {"captions": extra.source, "captions_digest": texts_digest(extra.texts)}
         return made
 
     def finish(self, found: Mapping[str, Row]) -> int:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, default_collate
 
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
-from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frame_size_of
 from hf_models.retrieval import encode
@@ -73,10 +73,9 @@ class EmbeddingSource:
     ) -> "EmbeddingSource":
         """Load the folder of `config`, which `make` fills if needed; embeddings of other encoders are refused.
 
-        With `query_frames` the clips of queries come from a folder beside it, `FOLDER-N-frames`, made likewise.
+        With `query_frames` the clips of queries come from a folder beside it, `FOLDER-N-frames`, made likewise; clips
+        that are in both count.
         """
-        if query_frames is not None:
-            return cls.with_query_frames(config, model, processor, device, make=make, query_frames=query_frames)
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
             make(config)
@@ -85,26 +84,17 @@ class EmbeddingSource:
             (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py clips`") from error
+        if isinstance(model, FactoredCoVRForComposedRetrieval):
+            finder = model.word_finder
+            tokens = processor(text=texts)["input_ids"]
+            text = torch.cat([text, finder(tokens.to(finder.token_ids.device)).to(text)], -1)
         video = video.to(device)
-        return cls(index_of(clips), index_of(texts), video, text.to(device), video)
-
-    @classmethod
-    def with_query_frames(
-        cls,
-        config: EmbedConfig,
-        model: TFCoVRForComposedRetrieval,
-        processor: TFCoVRProcessor,
-        device: torch.device,
-        *,
-        make: Callable[[EmbedConfig], Any],
-        query_frames: int,
-    ) -> "EmbeddingSource":
-        """Targets from the folder of `config`, queries from one with this many frames; clips that are in both."""
-        targets = cls.open(config, model, processor, device, make=make)
+        targets = cls(index_of(clips), index_of(texts), video, text.to(device), video)
+        if query_frames is None:
+            return targets
         fewer = copy.deepcopy(processor)
         fewer.video_processor.num_frames = query_frames
-        folder = f"{config.output_dir}-{query_frames}-frames"
-        own = replace(config, num_frames=query_frames, output_dir=folder)
+        own = replace(config, num_frames=query_frames, output_dir=f"{config.output_dir}-{query_frames}-frames")
         queries = cls.open(own, model, fewer, device, make=make)
         both = [clip for clip in targets.clips if clip in queries.clips]
         rows, own_rows = ([source.clips[clip] for clip in both] for source in (targets, queries))
@@ -207,7 +197,7 @@ class PairFrames(Dataset[tuple[Batch, str]]):
 
     Args:
         rows: The clips.
-        texts: The texts.
+        texts: In their order.
         processor: The model's.
         config: With `spread` and `query`.
     """

@@ -2,26 +2,19 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.table import Table
 
-from hf_datasets.registration import write_rejections
-from hf_datasets.tfcovr.caption_scores import (
-    ATTRIBUTES,
-    CaptionTally,
-    chance,
-    majority,
-    score_caption,
-    sport_of,
-)
-from hf_datasets.tfcovr.captions import Sport
-from hf_datasets.tfcovr.labels import Label
+from hf_datasets.builders import write_rejections
+from hf_datasets.tfcovr.caption_scores import ATTRIBUTES, CaptionTally, chance, majority, score_caption
+from hf_datasets.tfcovr.labels import Label, Sport, sport_of
 from subtle.run.build import Build
 from subtle.run.printing import as_markdown
 from subtle.run.results import write_results, write_text
 from subtle.run.screen import Screen
-from subtle.tfcovr.captions import Scored, write_table
+from subtle.tfcovr.captions import LABEL_CAPTIONS, Scored, write_table
 
 BASELINES = {"majority": majority, "chance": chance}
 
@@ -36,11 +29,7 @@ def tallies(rows: Iterable[Scored]) -> dict[Sport, CaptionTally]:
 
 
 def baselines(labels: Iterable[Label]) -> dict[str, dict[Sport, CaptionTally]]:
-    """What saying the most frequent value of each attribute, and a random clip's label caption, would score.
-
-    Args:
-        labels: Of the clips that were scored, one for each.
-    """
+    """What saying the most frequent value of each attribute, and a random scored clip's label caption, would score."""
     of_sport: dict[Sport, list[Label]] = {}
     for label in labels:
         of_sport.setdefault(sport_of(label), []).append(label)
@@ -131,28 +120,36 @@ def report(
 
 def write_scored(
     build: Build,
-    name: str,
     found: Sequence[Scored],
-    systems: Mapping[str, Mapping[Sport, CaptionTally]],
-    text: str,
+    rows: Sequence[Scored],
+    title: str,
     *,
     file: str,
     columns: Sequence[str],
+    beside: Mapping[str, Mapping[Sport, CaptionTally]] = MappingProxyType({}),
     **details: Any,
 ) -> int:
-    """Write captions with their scores into the output folder of a build; the exit status.
+    """Print what a build of captions cost and how they score, and write its folder; the exit status.
 
     Args:
-        build: The run.
-        name: Of the model, one of the systems.
-        found: The accepted rows.
-        systems: Tallies of the model and of the baselines.
-        text: Of `table.md`.
+        build: The run, all of whose questions are asked.
+        found: The accepted rows, as they are written.
+        rows: The same as they are scored and shown.
+        title: What was captioned.
         file: Of the rows.
         columns: Of the rows, those of text.
+        beside: Tallies of other captions, before those of the baselines.
         details: Whatever else `results.json` should hold.
     """
-    config = build.config
+    config: Any = build.config
+    build.show()
+    if config.dry_run:
+        return 0
+    if build.keeps_earlier():
+        return 1
+    name = config.model or LABEL_CAPTIONS
+    systems = {name: tallies(rows), **beside} | baselines(row["label"] for row in rows if row["label"])
+    text = report(systems, {name: rows}, number=config.examples, title=title)
     with build.draft() as draft:
         write_table(draft / file, found, columns)
         write_rejections(draft, build.rejections)

@@ -14,10 +14,9 @@ from hf_datasets.generation.chat import Answer
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.tables import check_columns, read_text_table
-from hf_datasets.tfcovr.caption_scores import score_caption, sport_of
-from hf_datasets.tfcovr.captions import Sport
+from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import Label, labels_by_id
+from hf_datasets.tfcovr.labels import Label, Sport, labels_by_id, sport_of
 from subtle.run.build import Build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
@@ -71,13 +70,7 @@ def scored(text: str, label: Label | None) -> Scored:
 
 
 def write_table(path: Path, rows: Iterable[Mapping[str, Any]], texts: Sequence[str]) -> None:
-    """Write scored rows as Parquet: columns of text, and those of the score.
-
-    Args:
-        path: The file.
-        rows: A `Label` under `label` becomes its id.
-        texts: Names of the columns of text, in their order.
-    """
+    """Write scored rows as Parquet: the named columns of text, where a `Label` is its id, and those of the score."""
     schema = pa.schema([*((name, TEXT) for name in texts), *SCORE_COLUMNS.items()])
     plain = [{**row, "label": row["label"] and row["label"].label_id} for row in rows]
     pq.write_table(pa.Table.from_pylist(plain, schema=schema), path)

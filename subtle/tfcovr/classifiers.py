@@ -22,10 +22,8 @@ from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, check_model_
 from subtle.run.shared_config import ClassifierConfig
 
 SIZES = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale")
-REGULARIZATION = (
-    "drop_path_rate",
-    "classifier_dropout",
-)  # which a model trained before can go on with, or without
+REGULARIZATION = ("drop_path_rate", "classifier_dropout")
+"""What a model trained before can go on with, or without."""
 
 
 def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
@@ -83,11 +81,6 @@ def misfits_of_shipped(config: ClassifierConfig) -> list[str] | None:
     if config.full or not is_miniature:
         return None
     return differences_in_size(AIMAdapterConfig.from_pretrained(MINIATURE_AIM), config)
-
-
-def differences_of(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> str:
-    """How a model or adapters that were trained before differ from the configuration."""
-    return "; ".join([*differences_in_size(trained, config), *difference_of_heads(trained, config, names)])
 
 
 def differences_in_size(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig) -> list[str]:
@@ -155,9 +148,9 @@ def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module
 
 def check_fits(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> None:
     """Refuse to go on from what was trained for something else."""
-    if differences := differences_of(trained, config, names):
+    if found := [*differences_in_size(trained, config), *difference_of_heads(trained, config, names)]:
         raise ValueError(
-            f"it has {differences}; give the values and the data that it was trained with, or --init_from none to "
+            f"it has {'; '.join(found)}; give the values and the data that it was trained with, or --init_from none to "
             f"start from {config.base}"
         )
 

@@ -13,7 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.fig.miniature import miniature_examples
 from hf_datasets.fig.noise import NoiseExample, built_examples
-from hf_datasets.fig.release import Split
+from hf_datasets.long_videos import Split
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore

@@ -46,6 +46,7 @@ class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DryRun
     warmup_steps: float = 0.25
     max_gradient_norm: float = 1.0
     class_balanced: bool = option(False, "Draw every class equally often.")
+    label_smoothing: float = option(0.0, "Share (0 to 1) of the loss that all classes have alike, right or not.")
     crop_scale: float = option(
         0.8, "Smallest share (0 to 1) of the picture's area that a random crop keeps; 1: do not crop."
     )

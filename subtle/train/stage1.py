@@ -65,7 +65,7 @@ class Stage1(TrainingRun):
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
         self.items = Parts(self.data)
-        self.loss = nn.CrossEntropyLoss()
+        self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)
         optimizer = torch.optim.AdamW(groups, betas=(0.9, config.adam_beta2))

@@ -2,21 +2,24 @@
 
 from typing import Any
 
+import polars as pl
 import torch
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
+from transformers import AutoTokenizer
 
-from hf_datasets.tfcovr.labels import answers_of
+from hf_datasets.tfcovr.labels import answers_of, labels_by_id, reading
 from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.fingerprints import weights_fingerprint
-from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
+from hf_models.tfcovr.queries import Queries, numbers_of, place_queries, place_triplets, position
 from hf_models.tfcovr.ranking import rank
 from subtle.embedding import embed_clips
 from subtle.run.accelerator import processes
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
 from subtle.run.schedules import rate_factor
+from subtle.run.shared_config import DataConfig
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
@@ -46,6 +49,14 @@ def label_numbers(label2id: dict[str, int]) -> dict[str, int]:
     return {name: numbers[answer] for name, answer in names.items() if answer in numbers}
 
 
+def trained_labels(config: DataConfig) -> dict[str, str]:
+    """The labels of training clips, each with what it says."""
+    known = {name: reading(label.description) for name, label in labels_by_id().items()}
+    clips = load_split(config, "train", clips=True).select_columns(["label", "description"])
+    said = {clip["label"]: clip["description"] for clip in clips if clip["label"]}
+    return {label: known.get(label) or reading(said[label] or label) for label in sorted(said)}
+
+
 class Stage2(TrainingRun):
     """One training run."""
 
@@ -63,6 +74,9 @@ class Stage2(TrainingRun):
                 f"{config.embeddings} holds imported embeddings, and --query_frames {config.query_frames} needs "
                 "videos: leave it out, or name other --embeddings"
             )
+        if config.model == "factored_covr":
+            fields["label_texts"] = trained_labels(config)
+            fields["tokenizer"] = AutoTokenizer.from_pretrained(config.text_model)
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
@@ -84,6 +98,11 @@ class Stage2(TrainingRun):
             assert isinstance(self.source, EmbeddingSource)  # from pixels, nothing is standardized
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
             self.whole.set_video_statistics(self.source.target_embeds[clips.to(self.accelerator.device)].cpu())
+        if isinstance(self.whole, FactoredCoVRForComposedRetrieval) and isinstance(self.source, EmbeddingSource):
+            named = load_split(config, "train", clips=True).to_polars().drop_nulls("label")
+            named = named.with_columns(place=position(named["clip_id"], self.source.clips)).filter(pl.col("place") >= 0)
+            places, numbers = named["place"].to_torch(), numbers_of(named["label"], labels).to_torch()
+            self.whole.fit_words(self.source.target_embeds[places].cpu(), numbers)
         self.queries = self.validation_queries()
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):

@@ -27,8 +27,7 @@ from hf_models.moments.ranking import rank
 from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
-from subtle.fig.data import load_moments, span_preset
-from subtle.fig.feature_makers import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, features_of, load_moments, span_preset
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
 from subtle.options import nearest
 from subtle.run.accelerator import from_main, processes

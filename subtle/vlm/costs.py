@@ -7,9 +7,8 @@ import torch
 
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS
 from hf_models.encoders import ENCODERS
-from hf_models.encoders.estimates import check_memory
+from hf_models.encoders.estimates import TrainingEstimate, check_memory, estimate_head, estimate_lora
 from hf_models.encoders.loading import choose_frames
-from hf_models.encoders.training_estimates import TrainingEstimate, estimate_head, estimate_lora
 from subtle.run.data import load_split
 from subtle.run.gpus import GPUS, UTILIZATION, cards_for
 from subtle.vlm.models import LORA_TARGETS, new_head
@@ -24,12 +23,7 @@ CURE = (
 
 
 def estimate_run(config: Any, model_config: Any) -> TrainingEstimate:
-    """Parameters, download, memory and work of a run.
-
-    Args:
-        config: Of the recipe.
-        model_config: Of the model.
-    """
+    """Parameters, download, memory and work of a run, by the configurations of the recipe and of the model."""
     kind: Any = ENCODERS[model_config.model_type]
     frames = choose_frames(kind, model_config, config.num_frames, config.model) if config.train_on == "clips" else 0
     shape = {"frames": frames, "one_prompt": kind.default_one_prompt, "chunk_size": config.chunk_size}
@@ -77,9 +71,5 @@ def describe(cost: TrainingEstimate, config: Any, items: int) -> str:
 
 
 def refuse_small_gpu(cost: TrainingEstimate, config: Any, device: torch.device) -> None:
-    """Refuse a GPU that is too small, before anything is loaded.
-
-    Raises:
-        ValueError: It is.
-    """
+    """Refuse a GPU that is too small with a ValueError, before anything is loaded."""
     check_memory(cost, device, config.model, doing=f"to train with --chunk_size {config.chunk_size}", cure=CURE)

@@ -26,10 +26,9 @@ from hf_datasets.drafts import replacing
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.encoders import ENCODERS, LanguageModelEncoder, load_encoder
 from hf_models.encoders.adapters import check_base, read_adapter, with_adapter
-from hf_models.encoders.configuration_layer_head import LayerHeadConfig
+from hf_models.encoders.estimates import target_pattern
 from hf_models.encoders.loading import read_config
-from hf_models.encoders.modeling_layer_head import LayerHead
-from hf_models.encoders.training_estimates import target_pattern
+from hf_models.encoders.modeling_layer_head import LayerHead, LayerHeadConfig
 
 LORA_ALPHA = 16
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]

@@ -3,8 +3,8 @@
 import datasets
 import pytest
 
+from hf_datasets.builders import BUILDERS
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
-from hf_datasets.registration import BUILDERS
 
 BUILDER = '''
 """A builder for the tests."""
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from datasets.builder import Key
 
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.builders import RegisteredBuilder
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import datasets
 import pytest
-from mangled_text import mutated_text
+from mutations import mangled_text
 from odd_values import LONG_RUN
 
 from hf_datasets.publishing.cards import card_text
@@ -19,7 +19,7 @@ CARD = Path(__file__).parents[2] / "hf_datasets" / "tfcovr" / "README.md"
 def fuzz(folder, seed, times):
     original, path, rng = CARD.read_text(encoding="utf-8"), folder / "README.md", random.Random(seed)
     for _ in range(times):
-        path.write_bytes(mutated_text(rng, original[: original.index("\n---\n", 4) + 400]))
+        path.write_bytes(mangled_text(rng, original[: original.index("\n---\n", 4) + 400]))
         path.write_bytes(path.read_bytes() + original[-3000:].encode())
         outcome = published(path)
         assert outcome.startswith("---\n") or (str(path) in outcome and len(outcome.splitlines()) == 1)

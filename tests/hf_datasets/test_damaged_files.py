@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 from odd_values import LONG_RUN
 
+from hf_datasets.builders import write_rejections
 from hf_datasets.comp import release as comp_release
 from hf_datasets.fig import release as fig_release
 from hf_datasets.fig.moments import read_moments
 from hf_datasets.records import CaptionedVideo, Clip, Moment, Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
 from hf_datasets.sources.didemo import read_didemo
@@ -147,7 +147,9 @@ def check(read, path, folder):
         assert json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one == "tfcovr train")) for one in READERS]
+)
 def test_a_damaged_file_gives_rows_and_rejections_or_an_error_that_names_it(name, tmp_path):
     file_name, rows, write, read = READERS[name]
     folder = tmp_path / "data"

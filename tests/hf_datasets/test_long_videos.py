@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value, Video
 
+from hf_datasets.builders import BUILDERS, prepare
 from hf_datasets.long_videos import VIDEO_FEATURES, with_paths
 from hf_datasets.publish import write_folder
-from hf_datasets.registration import BUILDERS, prepare
 
 SPLITS = ("train", "validation", "test")
 CARD = Path(__file__).parents[2] / "hf_datasets/tfcovr/README.md"

@@ -13,9 +13,9 @@ import datasets
 import pytest
 from filelock import FileLock
 
-from hf_datasets import registration
+from hf_datasets import builders
 from hf_datasets.__main__ import main
-from hf_datasets.registration import prepare
+from hf_datasets.builders import prepare
 
 READER = """
 import sys, time
@@ -112,7 +112,7 @@ def test_a_reader_never_fails_while_others_prepare_and_are_killed(numbers, tmp_p
     wait_for((tmp_path / "loads").exists)
     monkeypatch.setenv("NUMBERS_SECONDS", "0.1")
     for version in ("first", "second"):
-        monkeypatch.setattr(registration, "source_hash", lambda version=version: version)
+        monkeypatch.setattr(builders, "source_hash", lambda version=version: version)
         kill_in_the_middle(tmp_path, monkeypatch, numbers_once)
         assert unfinished(tmp_path)[0] == []
         prepare(numbers)

@@ -22,7 +22,7 @@ from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_datasets.publishing.__main__ import main
 from hf_datasets.publishing.rebuilding import differences, rebuild
 from hf_datasets.registry import TITLES
-from subtle.hub.dataset import prepare
+from subtle.hub.publish import prepare_dataset as prepare
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("tfcovr", "youcook2_comp", "charades_fig")  # one of each source card

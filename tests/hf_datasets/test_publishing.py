@@ -16,7 +16,7 @@ from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
 from hf_datasets.publishing.registered import write_registered
 from hf_datasets.registry import BUILDERS, TITLES, task_ids
-from subtle.hub.dataset import prepare
+from subtle.hub.publish import prepare_dataset as prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
 ORIGINS = ("mini", "hard", "unseen", "release", "source", "own")
@@ -128,7 +128,7 @@ def test_code_of_a_dataset_reaches_no_other_wing():
     ):
         folders = {path.parts[1] for path in imported_files([BUILDERS[name]])}
         assert not folders & other
-        assert {"miniature", "registration.py"} <= folders
+        assert {"miniature", "builders.py"} <= folders
 
 
 def test_videos_of_others_and_unknown_names_are_refused_before_anything_is_prepared(tmp_path, miniature):

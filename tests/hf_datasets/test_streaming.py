@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hf_datasets.registration import BUILDERS
+from hf_datasets.builders import BUILDERS
 from hf_datasets.sharding import shards_of
 from hf_datasets.tfcovr.triplets import composed_queries, train_triplets
 

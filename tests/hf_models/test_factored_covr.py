@@ -1,6 +1,7 @@
 """FactoredCoVR: embeddings and loss by hand, what trains, save and load in every way, and what it refuses."""
 
 import json
+import math
 from functools import partial
 
 import pytest
@@ -32,9 +33,16 @@ from hf_models import (
 
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 IMAGE = {"image_size": 8, "patch_size": 4}
-NAMES = ("leap", "turn", "leap with turn")
+NAMES = ("leap", "turn", "leap with turn")  # trained on
 LABELS = {"id2label": dict(enumerate(NAMES)), "label2id": {name: number for number, name in enumerate(NAMES)}}
 FACTORS = {"label_factors": [["leap"], ["turn"], ["leap", "turn", "leap with turn"]]}
+UNSEEN = {
+    "id2label": dict(enumerate((*NAMES, "leap with leap"))),
+    "label2id": {name: number for number, name in enumerate((*NAMES, "leap with leap"))},
+    "num_trained_labels": 3,
+    "label_words": [["leap"], ["turn"], ["leap", "with", "turn"], ["leap", "with"]],
+    "word_tokens": [[5], [7, 2], [3]],
+}
 TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
 CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -59,8 +67,26 @@ def spread(model, std=0.5):
 
 def make_model(**config):
     torch.manual_seed(0)
-    fields = {"vision_config": aim(), "text_config": bert(), "fusion_hidden_dim": 8, **LABELS, **FACTORS, **config}
+    fields = {"vision_config": aim(), "text_config": bert(), "fusion_hidden_dim": 8, **UNSEEN, **FACTORS, **config}
     return spread(FactoredCoVRForComposedRetrieval(FactoredCoVRConfig(**fields)))
+
+
+def experts_of_query(model, video, text):
+    """Probabilities of labels by the two classifiers of queries; `video` as the fusion reads it."""
+    projected = F.normalize(model.text_projection(text), dim=-1)
+    words = model.word_edit(model.word_classifier.linear(video), projected, text[:, 16:])
+    label = model.query_classifier(model.fusion(video, projected)).softmax(-1)
+    return label, (words @ model.word_classifier.membership.T).softmax(-1)
+
+
+def combined(label, words):
+    """Clip by clip: the words' share of what is trained on, dealt out by the geometric mean of both."""
+    rows = []
+    for one, other in zip(label, words, strict=True):
+        means = [(mine * yours).sqrt() for mine, yours in zip(one, other[:3], strict=True)]
+        dealt = [sum(other[:3]) * mean / sum(means) for mean in means]
+        rows.append(torch.stack([*dealt, *other[3:]]))
+    return torch.stack(rows)
 
 
 def loss_inputs():
@@ -95,29 +121,38 @@ def folders(tmp_path_factory):
 def test_embeddings_are_roots_of_probabilities_and_their_product_is_the_bhattacharyya_coefficient():
     model = make_model()
     video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
-    projected = F.normalize(model.text_projection(text), dim=-1)
-    asked = model.query_classifier(model.fusion(video, projected)).softmax(-1)
-    shown = model.target_classifier(video).softmax(-1)
+    asked = combined(*experts_of_query(model, video, text))
+    shown = combined(model.target_classifier(video).softmax(-1), model.word_classifier(video).softmax(-1))
     output = model(**loss_inputs())
     torch.testing.assert_close(output.query_embeds, asked.sqrt())
     torch.testing.assert_close(output.target_embeds, shown.flip(0).sqrt())
     torch.testing.assert_close(output.query_embeds.norm(dim=1), torch.ones(2))
     for query in range(2):
         for target in range(2):
-            coefficient = sum((asked[query, label] * shown[target, label]).sqrt() for label in range(3))
+            coefficient = sum((asked[query, label] * shown[target, label]).sqrt() for label in range(4))
             product = output.query_embeds[query] @ model.get_target_features(CLIPS)[target]
             torch.testing.assert_close(product, coefficient)
 
 
+def test_a_text_says_which_words_it_has_and_each_is_evidence_for_the_labels_that_have_it():
+    model = make_model()
+    text = model.encode_text(TOKENS, MASK)
+    assert text[:, 16:].tolist() == [[1, 0, 0], [0, 1, 0]]  # 5; 7 and 2; 3 is in neither
+    edit, shown = model.word_edit, torch.randn(2, 3)
+    with torch.no_grad():
+        for weight in edit.layers.parameters():
+            weight.zero_()
+    kept, evidence = torch.tensor(2.0).sigmoid(), 4 * text[:, 16:]
+    torch.testing.assert_close(edit(shown, torch.randn(2, 16), text[:, 16:]), kept * shown + evidence)
+
+
 @pytest.mark.parametrize("factors", [FACTORS, {"label_factors": None}], ids=["factored", "plain"])
-def test_the_loss_is_the_cross_entropy_of_the_answers_and_of_the_targets_where_their_classifier_trains(factors):
+def test_the_loss_is_the_cross_entropy_of_every_classifier_that_trains(factors):
     model = make_model(**factors)
     video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
-    logits = model.query_classifier(model.fusion(video, F.normalize(model.text_projection(text), dim=-1)))
-    of_query, of_target = (
-        F.cross_entropy(logits, ANSWERS),
-        F.cross_entropy(model.target_classifier(video.flip(0)), ANSWERS),
-    )
+    of_query = sum(F.nll_loss(one.log(), ANSWERS) for one in experts_of_query(model, video, text))
+    classifiers = (model.target_classifier, model.word_classifier)
+    of_target = sum(F.cross_entropy(classifier(video.flip(0)), ANSWERS) for classifier in classifiers)
     torch.testing.assert_close(model(**loss_inputs()).loss, of_query + of_target)
     model.freeze_encoders()
     torch.testing.assert_close(model(**loss_inputs()).loss, of_query)
@@ -126,16 +161,34 @@ def test_the_loss_is_the_cross_entropy_of_the_answers_and_of_the_targets_where_t
         model(**{**loss_inputs(), "target_labels": None}, return_loss=True)
 
 
+def test_words_are_fitted_to_clips_where_the_slope_of_their_loss_is_zero():
+    model, labels = make_model(standardize_video=True), torch.arange(60) % 3
+    clips = 5 + 3 * torch.randn(60, 16, generator=torch.Generator().manual_seed(0)) + 8 * F.one_hot(labels, 16)
+    model.set_video_statistics(clips)
+    model.fit_words(clips, labels)
+    linear, membership = model.word_classifier.linear, model.word_classifier.membership
+    assert linear.weight.grad is None
+    weight = linear.weight.detach().double().requires_grad_()
+    read = ((clips - clips.mean(0)) / clips.std(0)).double()
+    logits = (read @ weight.T + linear.bias.detach().double()) @ membership.double().T
+    (F.cross_entropy(logits, labels) + 5e-4 * (weight**2).sum()).backward()
+    assert weight.grad.abs().max() < 1e-3
+    assert (logits[:, :3].argmax(1) == labels).float().mean() > 0.8
+
+
 def test_an_answer_that_the_model_is_sure_is_wrong_still_has_the_right_loss_and_gradient():
     """Its root of a probability is below float32's smallest number, so the loss must not come from the embeddings."""
     model = make_model(label_factors=None)
     model.freeze_encoders()
     with torch.no_grad():
         model.query_classifier.weight.zero_()
-        model.query_classifier.bias.copy_(torch.tensor([400.0, 0.0, 0.0]))
-    output = model(**{**loss_inputs(), "target_labels": torch.tensor([1, 1])})
-    torch.testing.assert_close(output.loss, torch.tensor(400.0))
-    assert output.query_embeds.tolist() == [[1.0, 0.0, 0.0]] * 2
+        model.query_classifier.bias.copy_(torch.tensor([800.0, 0.0, 0.0]))
+        for weight in (*model.word_edit.layers.parameters(), *model.word_classifier.parameters()):
+            weight.zero_()
+    stored = {"video_embeds": torch.zeros(2, 16), "text_embeds": torch.zeros(2, 19)}
+    output = model(**stored, target_video_embeds=torch.zeros(2, 16), target_labels=torch.tensor([1, 1]))
+    torch.testing.assert_close(output.loss, torch.tensor(800 + math.log(4)))
+    torch.testing.assert_close(output.query_embeds, torch.tensor([[0.75, 0.0, 0.0, 0.25]] * 2).sqrt())
     output.loss.backward()
     torch.testing.assert_close(model.query_classifier.bias.grad, torch.tensor([1.0, -1.0, 0.0]))
 
@@ -144,7 +197,7 @@ def test_frozen_encoders_and_their_classifier_get_no_gradient_and_all_else_does(
     model = make_model().train()
     model.freeze_encoders()
     model(**loss_inputs()).loss.backward()
-    frozen = ("vision_model", "text_model", "target_classifier")
+    frozen = ("vision_model", "text_model", "target_classifier", "word_classifier")
     with_gradient = {name for name, one in model.named_parameters() if one.grad is not None}
     assert with_gradient == {name for name, _ in model.named_parameters() if not name.startswith(frozen)}
 
@@ -172,28 +225,31 @@ def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path):
     unmoved = [name for name, one in model.named_parameters() if torch.equal(one, before[name])]
     assert all("key.bias" in name or "k_proj.bias" in name for name in unmoved), unmoved
     assert 0 < trainer.evaluate()["eval_loss"] < 100
-    assert trainer.predict(rows).predictions[1].shape == (4, 3)
+    assert trainer.predict(rows).predictions[1].shape == (4, 4)
 
 
-def test_videos_of_queries_are_standardized_and_targets_are_classified_as_they_are():
+def test_videos_are_standardized_but_for_the_classifier_of_stage_1():
     model, train = make_model(standardize_video=True), 3 + 0.1 * torch.randn(50, 16)
     model.set_video_statistics(train)
-    text = torch.randn(50, 16)
-    fused = model.fusion((train - train.mean(0)) / train.std(0), F.normalize(model.text_projection(text), dim=-1))
+    text, read = torch.randn(50, 19), (train - train.mean(0)) / train.std(0)
     query = model.get_query_features(video_embeds=train, text_embeds=text)
-    torch.testing.assert_close(query, model.query_classifier(fused).softmax(-1).sqrt(), atol=1e-4, rtol=1e-4)
-    target = model.get_target_features(video_embeds=train)
-    torch.testing.assert_close(target, model.target_classifier(train).softmax(-1).sqrt())
+    torch.testing.assert_close(query, combined(*experts_of_query(model, read, text)).sqrt(), atol=1e-4, rtol=1e-4)
+    target = combined(model.target_classifier(train).softmax(-1), model.word_classifier(read).softmax(-1)).sqrt()
+    torch.testing.assert_close(model.get_target_features(video_embeds=train), target, atol=1e-4, rtol=1e-4)
 
 
 def test_a_query_without_text_or_video_is_that_half_as_zeros():
     model = make_model(projection_dim=12)
-    video, text = torch.randn(2, 16), torch.randn(2, 16)
-    expected = model.query_classifier(model.fusion(video, torch.zeros(2, 12))).softmax(-1).sqrt()
-    torch.testing.assert_close(model.get_query_features(video_embeds=video), expected)
-    fused = model.fusion(torch.zeros(2, 16), F.normalize(model.text_projection(text), dim=-1))
-    expected = model.query_classifier(fused).softmax(-1).sqrt()
-    torch.testing.assert_close(model.get_query_features(text_embeds=text), expected)
+    video, text = torch.randn(2, 16), torch.randn(2, 19)
+    projected, nothing = F.normalize(model.text_projection(text), dim=-1), torch.zeros(2, 12)
+    for given, seen, read, named in (
+        ({"video_embeds": video}, video, nothing, torch.zeros(2, 3)),
+        ({"text_embeds": text}, torch.zeros(2, 16), projected, text[:, 16:]),
+    ):
+        words = model.word_edit(model.word_classifier.linear(seen), read, named) @ model.word_classifier.membership.T
+        label = model.query_classifier(model.fusion(seen, read)).softmax(-1)
+        expected = combined(label, words.softmax(-1)).sqrt()
+        torch.testing.assert_close(model.get_query_features(**given), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -202,7 +258,7 @@ def test_a_model_in_half_precision_takes_clips_and_stored_embeddings(tmp_path, d
     model.save_pretrained(tmp_path)
     half = AutoModel.from_pretrained(tmp_path, dtype=dtype)
     assert {one.dtype for one in half.parameters()} == {dtype}
-    stored = {"video_embeds": torch.rand(2, 16), "text_embeds": torch.rand(2, 16)}
+    stored = {"video_embeds": torch.rand(2, 16), "text_embeds": torch.rand(2, 19)}
     for given in (stored, {"pixel_values": CLIPS.to(dtype), "input_ids": TOKENS}):
         found = half.get_query_features(**given)
         wanted = model.get_query_features(
@@ -217,16 +273,10 @@ def test_a_model_in_half_precision_takes_clips_and_stored_embeddings(tmp_path, d
 
 def test_the_size_of_embeddings_is_the_number_of_labels_whatever_the_fusion_gives(tmp_path):
     config = make_model(projection_dim=12).config
-    assert (config.fused_dim, config.projection_dim) == (12, 3)
+    assert (config.fused_dim, config.projection_dim, config.text_embed_dim) == (12, 4, 19)
     config.save_pretrained(tmp_path)
     again = AutoConfig.from_pretrained(tmp_path)
-    assert (again.fused_dim, again.projection_dim, again.video_embed_dim) == (12, 3, 16)
-    first = {**json.loads((tmp_path / "config.json").read_text()), "projection_dim": 12}  # as it was first written
-    del first["fused_dim"]
-    (tmp_path / "config.json").write_text(json.dumps(first))
-    again = AutoConfig.from_pretrained(tmp_path)
-    assert (again.fused_dim, again.projection_dim) == (12, 3)
-    assert make_model(project_text=False).get_query_features(CLIPS, TOKENS).shape == (2, 3)
+    assert (again.fused_dim, again.projection_dim, again.video_embed_dim) == (12, 4, 16)
 
 
 def test_a_saved_model_loads_equal_through_every_class(processor, tmp_path):
@@ -249,12 +299,39 @@ def test_a_saved_model_loads_equal_through_every_class(processor, tmp_path):
 def test_encoder_and_classifier_come_from_stage_1_or_another_factored_model(folders, source):
     model = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(folders / source, folders / "text", **NARROW)
     assert not model.training
-    assert model.config.id2label == LABELS["id2label"]
+    assert model.config.id2label == LABELS["id2label"]  # from these labels no other is put together
     if source == "factored":
-        expected = AutoModel.from_pretrained(folders / source).get_target_features(CLIPS)
+        trained = AutoModel.from_pretrained(folders / source)
+        expected = trained.target_classifier(trained.encode_video(CLIPS))
     else:
-        expected = AIMForVideoClassification.from_pretrained(folders / source)(CLIPS).logits.softmax(-1).sqrt()
-    torch.testing.assert_close(model.get_target_features(CLIPS), expected)
+        expected = AIMForVideoClassification.from_pretrained(folders / source)(CLIPS).logits
+    torch.testing.assert_close(model.target_classifier(model.encode_video(CLIPS)), expected)
+
+
+@pytest.mark.parametrize("source", ["stage1", "plain"])
+def test_labels_that_are_trained_on_keep_their_classes_and_others_are_put_together_from_their_words(folders, source):
+    texts = {"turn": "a tucked with two", "leap": "A tucked with one"}
+    make = partial(FactoredCoVRForComposedRetrieval.from_vision_text_pretrained, folders / source, folders / "text")
+    model = make(
+        label_texts={**texts, "leap with turn": "a piked with one"},
+        tokenizer=lambda word, **_: {"input_ids": [len(word)]},
+        **NARROW,
+    )
+    assert list(model.config.id2label.values()) == [*NAMES, "a piked with two"]  # in the order of stage 1
+    assert model.config.label_words == [
+        ["a", "tucked", "with", "one"],
+        ["a", "tucked", "with"],
+        ["a", "with", "one"],
+        ["a", "with"],
+    ]
+    assert model.config.word_tokens == [[2], [7], [5], [4]]  # as they stand after a space
+    with torch.no_grad():
+        logits = AIMForVideoClassification.from_pretrained(folders / source)(CLIPS).logits
+        torch.testing.assert_close(model.target_classifier(model.encode_video(CLIPS)), logits)
+        two = make(label_texts=texts, **NARROW)
+        torch.testing.assert_close(two.target_classifier(two.encode_video(CLIPS)), logits[:, :2])
+    with pytest.raises(ValueError, match="has no class for 1 of 1 labels, such as 'salto'; train stage 1 on clips"):
+        make(label_texts={"salto": "salto"}, **NARROW)
 
 
 def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
@@ -262,7 +339,7 @@ def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
     model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(folders / "factored", folders / "factored", **NARROW)
     assert type(model) is TFCoVRForComposedRetrieval
     torch.testing.assert_close(model.encode_video(CLIPS), trained.encode_video(CLIPS))
-    torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
+    torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK)[:, :16])
 
 
 @pytest.mark.parametrize("source", ["encoder", "clip", "tfcovr"])
@@ -319,7 +396,10 @@ def test_a_folder_of_another_architecture_is_refused(folders, cls, source, says)
         ({"label_factors": [["leap"]]}, "those of 1 labels, but there are 3; give each label its own, or None"),
         ({"label_factors": [["leap"], [], ["turn"]]}, "of label 1 are empty"),
         ({"label_factors": "leap"}, "label_factors"),
-        ({"project_text": False, "projection_dim": 12}, "project_text=False needs text embeddings of size 12"),
+        ({"project_text": False}, "projects texts with the words that they have"),
+        ({"num_trained_labels": 5}, "must lie between 1 and the 4 labels, not be 5"),
+        ({"label_words": [["leap"]]}, "label_words are those of 1 labels, but there are 4"),
+        ({"word_tokens": [[1]]}, "word_tokens are those of 1 words, but labels have 3"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(config, message):

@@ -284,6 +284,7 @@ def test_mutated_weights_and_bytes_are_refused_or_converted(tmp_path):
     fuzz_bytes(tmp_path, "short", 120)
 
 
+@pytest.mark.slow  # the other mutated weights in each run
 def test_mutated_weights_of_the_released_xml_are_refused_or_converted(shared, tmp_path):
     with np.load(shared / "parity" / "xml_video_parity.npz") as file:
         weights = {name[6:]: torch.from_numpy(file[name]) for name in file if name.startswith("param/")}

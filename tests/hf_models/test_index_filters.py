@@ -9,26 +9,10 @@ from hf_models.index.filters import checked_filter
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema, quoted
 
 LABELS = ["red", "Red", "it's", "back\\slash", "a\nb", None]
-WORDS = [
-    "label",
-    "'red'",
-    "(",
-    ")",
-    "AND",
-    "OR",
-    "NOT",
-    "=",
-    "<",
-    "1",
-    "IN",
-    "LIKE",
-    "lower(",
-    ",",
-    "--",
-    ";",
-    "/*",
-    "*/",
-]
+WORDS = (
+    *("label", "'red'", "1", "=", "<", "AND", "OR", "NOT", "IN", "LIKE"),
+    *("lower(", "(", ")", ",", "--", ";", "/*", "*/"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,7 @@ def make_model(**config):
     return TFCoVRForComposedRetrieval(TFCoVRConfig(**encoders, fusion_hidden_dim=8, **config)).eval()
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("loss", ["hn_nce", "multi_positive"])
+@pytest.mark.parametrize(("loss", "checkpointing"), [("hn_nce", True), ("multi_positive", False)])
 def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkpointing):
     rows = [
         {

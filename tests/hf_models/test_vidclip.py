@@ -1,8 +1,5 @@
 """VidCLIP against CLIP itself, and the properties that the paper's description implies."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +9,10 @@ from small_vidclip import (
     VISION,
     clip_model,
     inputs,
-    make_processor,
     sentences,
     small_vidclip,
 )
-from transformers import AutoConfig, AutoModel, AutoProcessor, CLIPVisionConfig, CLIPVisionModel
+from transformers import AutoConfig, AutoModel, CLIPVisionConfig, CLIPVisionModel
 
 from hf_models import VidCLIPConfig, VidCLIPModel
 from hf_models.vidclip.modeling_vidclip import extend_positions
@@ -155,15 +151,6 @@ def test_features_are_unit_norm_and_logits_are_their_products_both_ways():
     assert output.loss is None
 
 
-def test_the_logit_scale_stays_below_its_maximum():
-    model = small_vidclip()
-    with torch.no_grad():
-        model.logit_scale.fill_(9.0)
-    output = model(inputs()["pixel_values"], inputs()["input_ids"])
-    cosines = output.video_embeds @ output.text_embeds.T
-    torch.testing.assert_close(output.logits_per_video, cosines * torch.tensor(4.6052).exp())
-
-
 @pytest.mark.parametrize("loss", ["clip", "negclip", "comploss"])
 def test_gradients_reach_every_weight(loss):
     model = small_vidclip(loss=loss, class_token_residual=True).train()
@@ -196,7 +183,10 @@ def test_a_loss_over_negatives_without_negatives_is_an_error():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"pooler_num_attention_heads": 5}, {"num_frames": 0}, {"preference_weight": -1.0}, {"loss": "siglip"}],
+    [
+        *({"pooler_num_attention_heads": 5}, {"num_frames": 0}, {"preference_weight": -1.0}, {"loss": "siglip"}),
+        *({"num_captioning_layers": -1}, {"captioning_weight": -0.5}),
+    ],
     ids=str,
 )
 def test_a_contradictory_configuration_is_refused(wrong):
@@ -228,41 +218,6 @@ def test_a_saved_model_loads_equal_through_every_class(tmp_path, pixel_values):
         assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
         torch.testing.assert_close(loaded.get_video_features(pixel_values), model.get_video_features(pixel_values))
     assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
-
-
-WITHOUT_THE_PACKAGE = """
-import json, sys, torch
-sys.modules["hf_models"] = None  # importing it raises
-from transformers import AutoConfig, AutoModel, AutoProcessor
-folder = sys.argv[1]
-config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
-model = AutoModel.from_pretrained(folder, trust_remote_code=True)
-processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-batch = processor(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), ["a dog runs"])
-with torch.no_grad():
-    print(json.dumps([type(config).__name__, type(processor).__name__, model(**batch).logits_per_video.item()]))
-"""
-
-
-@pytest.mark.slow  # the test of the cards does so for each family in one process
-def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path):
-    model = small_vidclip()
-    model.save_pretrained(tmp_path / "model")
-    make_processor().save_pretrained(tmp_path / "model")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(tmp_path / "model")],
-        cwd=tmp_path,
-        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    config, processor, logit = json.loads(done.stdout.splitlines()[-1])
-    assert (config, processor) == ("VidCLIPConfig", "VidCLIPProcessor")
-    loaded = AutoProcessor.from_pretrained(tmp_path / "model")
-    batch = loaded(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), ["a dog runs"])
-    assert logit == pytest.approx(model(**batch).logits_per_video.item(), abs=1e-5)
 
 
 def test_the_code_that_travels_names_no_other_package():

@@ -1,9 +1,6 @@
 """Matching of clips and texts: the losses by hand, the models against their own forward pass, saved and loaded."""
 
-import json
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -189,37 +186,6 @@ def test_a_folder_of_version_0_1_gives_the_same_scores(tmp_path):
     assert scores == pytest.approx(Scorer(matcher, images, tokenizer)(frames, texts), abs=1e-5)
     assert loaded.state_dict().keys() == matcher.state_dict().keys()
     assert all(torch.equal(loaded.state_dict()[key], value) for key, value in matcher.state_dict().items())
-
-
-WITHOUT_THE_PACKAGE = """
-import json, sys, torch
-sys.modules["hf_models"] = None  # importing it raises
-from transformers import AutoModel
-model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
-given = torch.load(sys.argv[2], weights_only=True)
-with torch.no_grad():
-    print(json.dumps([type(model).__name__, model(**given).logits.tolist()]))
-"""
-
-
-@pytest.mark.slow  # the test of the cards does so for each family in one process
-def test_a_saved_matcher_works_where_the_package_is_not_installed(tmp_path):
-    matcher, given = small_matcher(), batch()
-    matcher.save_pretrained(tmp_path / "model")
-    torch.save(given, tmp_path / "given.pt")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(tmp_path / "model"), str(tmp_path / "given.pt")],
-        cwd=tmp_path,
-        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    name, logits = json.loads(done.stdout.splitlines()[-1])
-    assert name == "VidCLIPMatcher"
-    with torch.no_grad():
-        assert logits == pytest.approx(matcher(**given).logits.tolist(), abs=1e-5)
 
 
 def test_a_model_that_is_not_a_matcher_is_refused(clip, tmp_path):

@@ -52,3 +52,28 @@ def one_line(capsys):
     assert len(errors) == 1, errors
     assert errors[0].startswith("error: "), "it stands on a line of its own"
     return errors[0]
+
+
+def refused(disk, status, capsys):
+    """A run that found no room said so in one line, and what it could not write takes up none."""
+    assert status == 2, status
+    error = one_line(capsys)
+    assert str(disk) in error, error
+    assert "run again" in error, error
+    assert not list(disk.rglob("*.tmp"))
+
+
+def complete_where_there_is_room(disk, run, results, capsys, rooms=ROOM_KILOBYTES):
+    """Run with more and more room, and without a limit at last: no results before it is complete."""
+    failed = 0
+    for room in rooms:
+        capsys.readouterr()
+        with fill(disk, room):
+            status = run()
+        if status == 0:
+            break
+        failed += 1
+        refused(disk, status, capsys)
+        assert not results.exists()
+    assert failed
+    assert status == 0 or run() == 0

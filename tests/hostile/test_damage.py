@@ -1,16 +1,11 @@
-"""What was cut, changed by chance or made strange is refused in one line or gives what was written; nothing else.
-
-Outcomes are counted: clear error, works, traceback, hang, wrong. The last three are 0.
-"""
+"""What was cut, changed by chance or made strange is refused in one line or gives what was written; nothing else."""
 
 import copy
 import json
 import os
 import random
 import shutil
-import signal
 import time
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +27,7 @@ from subtle.options import run_recipe
 from subtle.running import users_mistake
 from tests.hf_datasets.sources.test_mteb_layout import beir_form, push_to_hub_form, videos  # noqa: F401
 from tests.hostile.kill_harness import Run, differences
+from tests.hostile.tables import HangError, Outcomes, time_limit
 from tests.hostile.test_kills import (  # noqa: F401
     JOBS,
     RECIPES,
@@ -51,7 +47,6 @@ from tests.hostile.test_kills import (  # noqa: F401
 )
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3600)]
-OUTCOMES = ("clear error", "works", "traceback", "hang", "wrong")
 HANG_SECONDS = 20
 CHANGES, INDEXED = (
     int(os.environ.get(f"HOSTILE_INDEX_{what}", most)) for what, most in (("CHANGES", "200"), ("VIDEOS", "60"))
@@ -59,44 +54,21 @@ CHANGES, INDEXED = (
 SEARCHES = 2000
 
 
-class Outcomes:
-    """How often what was tried ended how; what went wrong with its words."""
-
-    def __init__(self, name):
-        self.name, self.counts, self.faults = name, Counter(), []
-
-    @contextmanager
-    def one(self, what):
-        """Count one try: an assertion that does not hold is a wrong result."""
-
-        def hang(*_):
-            raise TimeoutError
-
-        before = signal.signal(signal.SIGALRM, hang)
-        signal.alarm(HANG_SECONDS)
-        try:
+@contextmanager
+def one(found, what, seconds=HANG_SECONDS):
+    """Count one try: an assertion that does not hold is a wrong result."""
+    try:
+        with time_limit(seconds):
             yield
-            outcome, fault = "works", None
-        except TimeoutError as error:
-            outcome, fault = "hang", error
-        except AssertionError as error:
-            outcome, fault = "wrong", error
-        except (Exception, SystemExit) as error:
-            mistake = error if isinstance(error, SystemExit) else users_mistake(error)
-            outcome, fault = ("clear error", None) if mistake and str(mistake) else ("traceback", error)
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
-        self.note(outcome, None if fault is None else f"{what}: {type(fault).__name__} {str(fault)[:500]}")
-
-    def note(self, outcome, fault=None):
-        self.counts[outcome] += 1
-        self.faults += [f"{outcome}: {fault}"] * (fault is not None)
-
-    def end(self, record_property):
-        row = {"what": self.name, "tried": self.counts.total(), **{name: self.counts[name] for name in OUTCOMES}}
-        record_property("damage", row)
-        assert not self.faults, f"{row}\n" + "\n".join(self.faults[:10])
+        found.note("works")
+    except HangError:
+        found.note("hang", what)
+    except AssertionError as error:
+        found.note("wrong", f"{what}: {str(error)[:500]}")
+    except (Exception, SystemExit) as error:
+        mistake = error if isinstance(error, SystemExit) else users_mistake(error)
+        is_clear = mistake and str(mistake)
+        found.note("clear error" if is_clear else "traceback", f"{what}: {type(error).__name__} {str(error)[:500]}")
 
 
 def damaged(dice, content):
@@ -158,7 +130,7 @@ def test_mutated_feature_stores(tmp_path, record_property):
         folder.mkdir()
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        with found.one(number):
+        with one(found, number):
             store = FeatureStore(folder)
             values = {one: store[one] for one in store}
             assert all(torch.equal(value, tables[kind][one]) for one, value in values.items())
@@ -188,7 +160,7 @@ def test_mutated_folders_in_the_layout_of_mteb(videos, tmp_path, record_property
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        with found.one(number):
+        with one(found, number):
             read = read_mteb_layout(folder, extract_to=tmp_path / "videos", video_dir=videos)
             assert read.relevant.keys() <= read.queries.keys()
             assert all(set(ids) <= read.corpus.keys() for ids in read.relevant.values())
@@ -236,8 +208,7 @@ def test_an_index_that_changes_and_is_cut_again_and_again_holds_what_its_folder_
                 key=lambda path: (path.parent.name == ("data", "_versions")[number % 2], path.stat().st_mtime_ns),
             )
             newest.write_bytes(newest.read_bytes()[: dice.choice((0, newest.stat().st_size // 2))])
-        with found.one(number):
-            signal.alarm(120 + INDEXED // 10)
+        with one(found, number, 120 + INDEXED // 10):
             assert index.run(config)["files_quarantined"] == 0
             opened = MomentIndex(config.output)
             rows = opened.moments(opened.active.key).search().select(["moment_id", "video", "fingerprint"])
@@ -264,13 +235,13 @@ def test_searches_in_one_process_keep_memory_and_descriptors_level(tiny, tmp_pat
     model, generator, used = opened.active, np.random.default_rng(0), []
     for number in range(SEARCHES):
         query = generator.standard_normal(model.dimensions).astype(np.float32)
-        with found.one(number):
+        with one(found, number):
             rows = search_moments(opened, model, query, limit=5, where="start_seconds >= 0.5" if number % 2 else None)
             assert len(rows) == 5
             assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
         if number % 500 == 499:
             used.append((process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()))
-    with found.one(used):
+    with one(found, used):
         (memory, files, threads), *_, last = used
         assert last[0] - memory < 30, used
         assert last[1] <= files + 2, used
@@ -314,7 +285,7 @@ def test_a_run_whose_newest_file_is_cut_after_a_kill_goes_on_or_says_what_to_do(
                 wrong = differences(expected, job.outcome(folder / "out"), job.tolerance)
             except (OSError, ValueError) as error:  # what cannot be read
                 wrong = [str(error)]
-            found.note("wrong" if wrong else "works", f"{cut}: {wrong[:3]}" if wrong else None)
+            found.note("wrong" if wrong else "works", f"{cut}: {wrong[:3]}")
         # Several processes end with a traceback of their launcher, whatever they say.
         elif f'File "{RECIPES}' in again.errors() if job.processes > 1 else "Traceback" in again.errors():
             found.note("traceback", f"{cut}: {again.errors()[-1500:]}")

@@ -4,9 +4,7 @@ import io
 import json
 import random
 import shutil
-import signal
 import traceback
-from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,10 +28,10 @@ from subtle.options import run_recipe
 from subtle.service.index_search import IndexSearch
 from tests.fixtures.mutations import TOKENS, mutated_json, mutated_text
 from tests.fixtures.odd_values import LONG_RUN
+from tests.hostile.tables import HangError, Outcomes, time_limit
 
 INDEXES, TABLES = LONG_RUN // 4, LONG_RUN // 40
 SECONDS = 30
-OUTCOMES = ("clear error", "works", "traceback", "hang", "wrong")
 STRINGS = [
     *(None, "", " ", "a\0b", "\x1b[31m", "../../etc/passwd", "/etc/passwd", "/", ".", "x" * 100_000, "[]", "{}"),
     *(
@@ -56,21 +54,11 @@ TIMES = [None, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3600)]
 
 
-class HangError(BaseException):
-    """The time is up."""
-
-
 def outcome(call):
     """How a call ended, what it printed, and where it failed."""
-
-    def end(*_):
-        raise HangError
-
     out, err = io.StringIO(), io.StringIO()
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(SECONDS)
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with time_limit(SECONDS), redirect_stdout(out), redirect_stderr(err):
             status = call()
     except HangError:
         return "hang", "", traceback.format_exc()
@@ -79,22 +67,11 @@ def outcome(call):
         err.write(f"error: {stop.code}\n")
     except BaseException:
         return "traceback", "", traceback.format_exc()
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
     if status in {0, 1}:
         return "works", out.getvalue(), ""
     lines = [line for line in err.getvalue().splitlines() if line.startswith(("error: ", "too little: "))]
     is_clear = status == 2 and lines and max(map(len, lines)) < 5000 and "\x1b" not in "".join(lines)
     return "clear error" if is_clear else "traceback", "", f"status {status}: {err.getvalue()[-2000:]}"
-
-
-def told(counts, faults, record_property, what):
-    """Note the counts for the tables at the end; those of faults must be 0."""
-    record_property(
-        "outcomes", {"what": what, "tried": sum(counts.values())} | {name: counts[name] for name in OUTCOMES}
-    )
-    assert not faults, "\n\n".join(faults[:20])
 
 
 @pytest.fixture(scope="module")
@@ -266,18 +243,16 @@ VERBS = [searched] * 14 + [shown] * 3 + [updated] * 2 + [exported, calibrated]
 
 def test_an_index_from_anyone_is_refused_in_one_line_or_searched(small, tmp_path, record_property):
     config, tables, encoder = small
-    counts, faults = Counter(), []
+    found = Outcomes("indexes")
     for seed in range(INDEXES):
         dice = random.Random(seed)
         folder, made = tmp_path / "case" / "index", mutated(dice, tables)
         made = write_index(dice, folder, made)
         verb = dice.choice(VERBS)
         how, why = verb(dice, config, made, encoder, folder)
-        counts[how] += 1
-        if how not in OUTCOMES[:2]:
-            faults.append(f"{seed}, {verb.__name__}: {how}\n{why[-1200:]}")
+        found.note(how, f"{seed}, {verb.__name__}\n{why[-1200:]}")
         shutil.rmtree(folder.parent)
-    told(counts, faults, record_property, "indexes")
+    found.end(record_property)
 
 
 def write_table(dice, folder):
@@ -340,7 +315,7 @@ READERS = {"index": of_index, "own": of_own, "tune": of_tune}
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_table_from_anyone_is_refused_in_one_line_or_read(name, tmp_path, record_property):
-    counts, faults = Counter(), []
+    found = Outcomes(f"tables of {name}")
     (tmp_path / "videos").mkdir()
     write_colored_video(tmp_path / "videos" / "v0.mp4", [(250, 20, 20)] * 8)
     for number in range(1, 15):
@@ -350,9 +325,7 @@ def test_a_table_from_anyone_is_refused_in_one_line_or_read(name, tmp_path, reco
         path = write_table(dice, tmp_path)
         how, _, why = outcome(partial(run_recipe, READERS[name], path))
         how = "wrong" if "AssertionError" in why else how
-        counts[how] += 1
-        if how not in OUTCOMES[:2]:
-            faults.append(f"{seed}: {how}\n{why[-1200:]}")
+        found.note(how, f"{seed}\n{why[-1200:]}")
         path.unlink()
     assert [one.name for one in tmp_path.iterdir()] == ["videos"], "a dry run writes nothing"
-    told(counts, faults, record_property, f"tables of {name}")
+    found.end(record_property)

@@ -8,11 +8,8 @@ import json
 import re
 import resource
 import shutil
-import signal
 import struct
 import traceback
-from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -25,6 +22,7 @@ from small_encoders import blip, clip, gme, random_videos, save_small, siglip, v
 from transformers import AutoModel
 
 from hf_models.encoders import load_encoder
+from tests.hostile.tables import HangError, Outcomes, time_limit
 
 WEIGHTS = Path(__file__).parents[2] / "recipes" / "weights"
 FAMILIES = {make.__name__: make for make in (blip, clip, gme, siglip, v_jepa_2, x_clip)}
@@ -99,24 +97,6 @@ def mutate(dice, folder):
     return bool(changed) and all(map(SHAPES.search, changed))
 
 
-class HangError(BaseException):
-    """A folder took longer than it may."""
-
-
-@contextmanager
-def time_limit(seconds):
-    def stop(*_):
-        raise HangError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def outcome(name, folder, base, decides_shape, expected):
     """What becomes of a mutated folder, and the trace of what should not be."""
     try:
@@ -140,17 +120,14 @@ def test_a_mutated_model_folder_works_or_is_refused_by_its_name(name, tmp_path, 
         whole = save_adapter(base, tmp_path / "whole")
     else:
         whole = WEIGHTS / name if name in SHIPPED else Path(save_small(FAMILIES[name], tmp_path / "whole"))
-    expected, counts, faults = opened(name, whole, base), Counter(), []
+    expected, found = opened(name, whole, base), Outcomes(f"model folders: {name}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for seed in range(FOLDERS // len(KINDS)):
         folder = tmp_path / "mutated"
         shutil.copytree(whole, folder, copy_function=shutil.copyfile)
         what, trace = outcome(name, folder, base, mutate(Random(f"{name} {seed}"), folder), expected)
-        counts[what] += 1
-        faults += [f"{name} {seed}: {what}\n{trace[-1500:]}"] if what not in {"clear error", "works"} else []
+        found.note(what, f"{name} {seed}\n{trace[-1500:]}")
         shutil.rmtree(folder)
     growth = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
-    kinds = ("clear error", "works", "traceback", "hang", "wrong")
-    record_property("folders", {"model": name, "tried": counts.total(), **{kind: counts[kind] for kind in kinds}})
-    assert not faults, f"{len(faults)} faults, such as\n" + "\n\n".join(faults[:8])
+    found.end(record_property)
     assert growth < BYTES

@@ -4,13 +4,6 @@ import numpy as np
 import pytest
 
 from metrics.comprehensive_accuracy.scoring import DISRUPTION_TYPES, comprehensive_accuracy
-from metrics.comprehensive_accuracy.tests import test_cases
-
-
-@pytest.mark.parametrize("case", test_cases)
-def test_the_examples_of_the_space_give_their_results(case):
-    result = comprehensive_accuracy(case["predictions"], case["references"])
-    assert {name: value for name, value in result.items() if name != "signature"} == pytest.approx(case["result"])
 
 
 def test_accuracies_equal_a_plain_count():

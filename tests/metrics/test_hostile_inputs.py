@@ -19,6 +19,7 @@ from metrics.counterfactual_accuracy.scoring import counterfactual_accuracy
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import compare
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
+from metrics.vcmr_recall.tests import test_cases as examples
 from metrics.vcmr_recall.tvr import read_tvr_submission
 
 METRICS = Path(inspect.getfile(mean_average_precision)).parents[1]
@@ -160,6 +161,12 @@ def names_of(task, k, iou):
     return [(f"{task}_recall@{k}_iou@{threshold:g}", threshold) for threshold in thresholds]
 
 
+def check_shares(predictions, references, options):
+    result = moment_retrieval_recall(predictions, references, **options)
+    names = result.keys() - {"signature", "queries_without_moment"}
+    assert all(0 <= result[name] <= 1 for name in names)
+
+
 def check_submission(submission, ground_truth, task):
     predictions, references = read_tvr_submission(submission, ground_truth, task)
     assert len(predictions) == len(references) == len(ground_truth)
@@ -225,6 +232,7 @@ RECALL = [
         "options": {"task": "svmr", "iou": 0.5, "k": 1},
     },
 ]
+SEVERAL_OR_NONE = [{name: case[name] for name in ("predictions", "references", "options")} for case in examples[3:]]
 SUBMISSION = [
     {
         "submission": {
@@ -257,6 +265,7 @@ CHECKS = {
     "comprehensive_accuracy": (check_accuracy, ACCURACY),
     "counterfactual_accuracy": (check_counterfactual, COUNTERFACTUAL),
     "vcmr_recall": (check_recall, RECALL),
+    "several moments or none": (check_shares, SEVERAL_OR_NONE),
     "read_tvr_submission": (check_submission, SUBMISSION),
 }
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
-from metrics.vcmr_recall.tests import test_cases
 from metrics.vcmr_recall.tvr import read_tvr_submission
 
 CUTS, THRESHOLDS = (1, 5, 10, 100), (0.3, 0.5, 0.7)
@@ -72,12 +71,6 @@ def test_real_queries_give_the_results_of_the_reference_evaluator(shared, task):
         name = f"{task}_recall@{k}" + (f"_iou@{threshold.rstrip('-')}" if threshold else "")
         assert round(100 * result[name], 2) == value
     assert len(expected) in {4, 8}
-
-
-@pytest.mark.parametrize("case", test_cases)
-def test_the_examples_of_the_space_give_their_results(case):
-    result = moment_retrieval_recall(case["predictions"], case["references"], **case["options"])
-    assert {name: result[name] for name in case["result"]} == case["result"]
 
 
 def one(video_ids, spans):

@@ -4,6 +4,10 @@ import pytest
 import real_clips
 import real_weights
 
+from tests.subtle.conftest import caches
+
+__all__ = ["caches"]
+
 
 def made(make, folder):
     try:
@@ -25,14 +29,3 @@ def image_encoder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def clips(tmp_path_factory):
     return made(real_clips.write, tmp_path_factory.mktemp("clips"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def caches(tmp_path_factory):
-    """A dataset cache of these tests' own."""
-    import datasets
-
-    before = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
-    yield
-    datasets.config.HF_DATASETS_CACHE = before

@@ -36,11 +36,16 @@ def check(tmp_path, monkeypatch, capsys):
     ("paper", "part", "name", "config", "data", "videos"),
     [
         ("tfcovr", "TF-CoVR, release", "tfcovr", "release-clips", "tfcovr", "videos"),
-        ("tfcovr", "FineGym and FineDiving", "tfcovr", "source-clips", "tfcovr", "videos"),
         ("comp", "activitynet_comp", "activitynet_comp", "release", "video_comp", "activitynet_videos"),
-        ("comp", "youcook2_comp", "youcook2_comp", "release", "video_comp", "youcook2_videos"),
         ("fig", "charades_fig", "charades_fig", "release", "charades_fig", "charades_fig_videos"),
-        ("fig", "activitynet_fig", "activitynet_fig", "release", "activitynet_fig", "activitynet_fig_videos"),
+        *(
+            pytest.param(*row, marks=pytest.mark.slow)
+            for row in (
+                ("tfcovr", "FineGym and FineDiving", "tfcovr", "source-clips", "tfcovr", "videos"),
+                ("comp", "youcook2_comp", "youcook2_comp", "release", "video_comp", "youcook2_videos"),
+                ("fig", "activitynet_fig", "activitynet_fig", "release", "activitynet_fig", "activitynet_fig_videos"),
+            )
+        ),
     ],
 )
 def test_it_counts_what_the_dataset_loads(check, drawn, paper, part, name, config, data, videos):

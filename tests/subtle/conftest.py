@@ -28,20 +28,8 @@ CLIP_FEATURES = Features(
     {name: Value("string") for name in ("clip_id", "video_id", "video", "label", "description", "split")}
     | {name: Value("float64") for name in ("start_seconds", "end_seconds")}
 )
-QUERY_FEATURES = Features(
-    {
-        name: Value("string")
-        for name in (
-            "query_id",
-            "query_clip_id",
-            "query_label",
-            "modification_text",
-            "change_type",
-            "target_label",
-        )
-    }
-    | {"target_clip_ids": List(Value("string"))}
-)
+QUERY_TEXTS = ("query_id", "query_clip_id", "query_label", "modification_text", "change_type", "target_label")
+QUERY_FEATURES = Features({name: Value("string") for name in QUERY_TEXTS} | {"target_clip_ids": List(Value("string"))})
 
 
 def write_video(path, color, seed):
@@ -100,11 +88,25 @@ def save_spread(model, folder):
     model.save_pretrained(folder)
 
 
+def save_aim(folder, **options):
+    from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+
+    torch.manual_seed(0)
+    config = AIMConfig(num_frames=4, image_size=16, patch_size=8, **options, **SMALL)
+    save_spread(AIMForVideoClassification(config), folder)
+    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(folder)
+
+
+def embed(arguments, folder):
+    from subtle.embedding.embed_clips import EmbedConfig, run
+
+    run(EmbedConfig(**arguments, output_dir=str(folder / "stage1")))
+    return str(folder / "stage1")
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """Arguments that point a recipe to the tiny dataset and encoders."""
-    from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
-
     root = tmp_path_factory.mktemp("tiny")
     videos, data = root / "videos", root / "data"
     videos.mkdir()
@@ -114,9 +116,7 @@ def tiny(tmp_path_factory):
         queries = list(make_queries(clips, split))
         Dataset.from_list(queries, QUERY_FEATURES).to_parquet(data / "mini" / f"{split}.parquet")
     (data / "README.md").write_text(CARD)
-    torch.manual_seed(0)
-    save_spread(AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **SMALL)), root / "aim")
-    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(root / "aim")
+    save_aim(root / "aim")
     (root / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", *LABELS]))
     save_spread(BertModel(BertConfig(vocab_size=10, **SMALL)), root / "text")
     BertTokenizerFast(str(root / "vocab.txt")).save_pretrained(root / "text")
@@ -135,38 +135,23 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="session")
 def embedded(tiny, tmp_path_factory, caches):
     """The folder of the tiny dataset's embeddings."""
-    from subtle.embedding.embed_clips import EmbedConfig, run
-
-    folder = tmp_path_factory.mktemp("embeddings") / "stage1"
-    run(EmbedConfig(**tiny, output_dir=str(folder)))
-    return str(folder)
+    return embed(tiny, tmp_path_factory.mktemp("embeddings"))
 
 
 @pytest.fixture(scope="session")
 def tiny_factored(tiny, tmp_path_factory):
     """The arguments of `tiny` with a classifier of its labels, which share factors, as stage 1 may write it."""
-    from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
-
     folder = tmp_path_factory.mktemp("factored") / "stage1"
     labels = {"id2label": dict(enumerate(LABELS)), "label2id": {label: place for place, label in enumerate(LABELS)}}
     factors = [["color", label] if label != "grey" else [label] for label in LABELS]  # what all have, none can learn
-    options = {"temporal_pooling": "gru", "label_factors": factors, **labels}
-    torch.manual_seed(0)
-    save_spread(
-        AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **options, **SMALL)), folder
-    )
-    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(folder)
+    save_aim(folder, temporal_pooling="gru", label_factors=factors, **labels)
     return {**tiny, "vision_model": str(folder)}
 
 
 @pytest.fixture(scope="session")
 def embedded_factored(tiny_factored, tmp_path_factory, caches):
     """The folder of the embeddings that it gives."""
-    from subtle.embedding.embed_clips import EmbedConfig, run
-
-    folder = tmp_path_factory.mktemp("embeddings-factored") / "stage1"
-    run(EmbedConfig(**tiny_factored, output_dir=str(folder)))
-    return str(folder)
+    return embed(tiny_factored, tmp_path_factory.mktemp("embeddings-factored"))
 
 
 @pytest.fixture(scope="session")

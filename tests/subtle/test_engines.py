@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from subtle.embedding import embed_clips, embed_moments
 from subtle.embedding.embed_clips import EmbedConfig
 from subtle.engines import Actors, actors_of
 from subtle.footage import engines as indexing_engines
-from subtle.footage import index, reading
+from subtle.footage import index, planning, reading
 from subtle.footage.options import IndexConfig
 from subtle.options import run_recipe
 from subtle.run import shards
@@ -97,6 +98,19 @@ def test_workers_give_an_index_the_same_rows_and_vectors(config, tmp_path, witho
     )
     assert index.run(other) == index.run(config)
     assert contents(other.output) == contents(config.output)
+
+
+def test_workers_cut_videos_with_the_detector_that_was_asked_for(config, without_ray, monkeypatch):
+    asked = []
+
+    def noted(name):
+        asked.append(name)
+        return SimpleNamespace(size=16, add=lambda frames: None, cuts=list)
+
+    for module in (index, planning):
+        monkeypatch.setattr(module, "shot_detector", noted)
+    index.run(replace(config, cut="transnetv2", engine="ray"))
+    assert set(asked) == {"transnetv2"}
 
 
 def test_a_worker_with_another_model_or_without_the_videos_refuses_the_work(config, tiny, footage, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from subtle.commands import SECOND_WORDS, find_config
-from subtle.options import given_in, is_yaml, option, parse_config, settings_of
+from subtle.options import first_words_as, given_in, is_yaml, option, parse_config, settings_of
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, WORDS, options_of, typed
 
@@ -282,6 +282,14 @@ def test_a_mistake_in_a_yaml_file_is_one_line(tmp_path, capsys, text, message):
     assert re.search(message, captured.err), captured.err
 
 
+def test_the_first_words_of_the_command_line_are_flags_unless_they_are_files():
+    names = ["what", "name"]
+    assert first_words_as(names, ["all", "--org", "x"]) == ["--what", "all", "--org", "x"]
+    assert first_words_as(names, ["model", "a", "--repo", "o/a"]) == ["--what", "model", "--name", "a", "--repo", "o/a"]
+    assert first_words_as(names, ["publish.yaml", "--tag", "v1"]) == ["publish.yaml", "--tag", "v1"]
+    assert first_words_as(["index"], ["archive", "more"]) == ["--index", "archive", "more"]
+
+
 def test_a_name_of_a_configuration_that_ships_is_found_from_any_folder_after_the_users_own(tmp_path, monkeypatch):
     from subtle.train.stage2 import Stage2Config
 
@@ -321,9 +329,9 @@ def test_a_subclass_that_changes_a_default_keeps_the_sentence():
 
 
 def test_values_that_configurations_repeat_are_those_of_the_packages():
+    from hf_datasets.builders import BUILDERS
     from hf_datasets.comp.paragraphs import MAX_IOU
     from hf_datasets.fig.clusters import TFIDF
-    from hf_datasets.registration import BUILDERS
     from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD
     from hf_models.moments import configuration_moments
     from subtle.building.options import BuildCompConfig, BuildTFCoVRConfig

@@ -20,7 +20,7 @@ from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.evaluate import evaluate_vcmr
 from subtle.evaluate.options import EvaluateVCMRConfig
-from subtle.fig.feature_makers import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, features_of
 from subtle.footage import refining, search
 from subtle.footage.options import SearchConfig
 from subtle.footage.refining import Refiner, overlap

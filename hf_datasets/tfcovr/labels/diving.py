@@ -1,4 +1,8 @@
-"""The grammar of the 47 FineDiving descriptions, and the dive numbers of the international federation."""
+"""The grammar of the 47 FineDiving descriptions.
+
+Their ids are the dive numbers of the international federation, which some descriptions contradict: 5251b has half a
+twist by its number, 612b one somersault, 6142d one twist, and 6241b begins backward. A label means what its text says.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -8,13 +12,7 @@ from hf_datasets.tfcovr.labels.template import NUMBER, number_text
 
 Takeoff = Literal["forward", "back", "reverse", "inward"]
 DiveShape = Literal["pike", "tuck"]
-DivePosition = Literal["straight", "pike", "tuck", "free"]
 
-TAKEOFFS: dict[str, Takeoff] = {"1": "forward", "2": "back", "3": "reverse", "4": "inward"}
-POSITIONS: dict[str, DivePosition] = {"a": "straight", "b": "pike", "c": "tuck", "d": "free"}
-TWISTING_GROUP, ARMSTAND_GROUP = "5", "6"
-
-DIVE_NUMBER = re.compile(r"(?:[1-4][01][1-9]|[56][1-4][1-9][1-9]|6[1-4][1-9])[abcd]")
 DESCRIPTION = re.compile(
     rf"(?P<armstand>Arm\.)?(?P<takeoff>Forward|Back|Reverse|Inward)"
     rf"(?:, (?P<before>{NUMBER}) (?P<before_noun>Twists?))?"
@@ -22,27 +20,6 @@ DESCRIPTION = re.compile(
     rf"(?:, (?P<after>{NUMBER}) (?P<after_noun>Twists?))?"
     rf"(?P<entry>, Entry)?"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiveNumber:
-    """What a dive number stands for (World Aquatics diving rules, numerical designation).
-
-    Attributes:
-        takeoff: Direction of the take-off.
-        armstand: Whether it starts from an armstand.
-        flying: Whether the first half somersault is flown.
-        somersaults: In halves: 2.5.
-        twists: In halves: 1.5.
-        position: Body position; `free` is any combination.
-    """
-
-    takeoff: Takeoff
-    armstand: bool
-    flying: bool
-    somersaults: float
-    twists: float
-    position: DivePosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,33 +49,6 @@ class DivingAttributes:
     def twists(self) -> float:
         """All twists of the dive."""
         return self.twists_before + self.twists_after
-
-
-def decode_dive_number(number: str) -> DiveNumber:
-    """The dive that a number such as `5253b` stands for.
-
-    >>> decode_dive_number("5253b")
-    DiveNumber(takeoff='back', armstand=False, flying=False, somersaults=2.5, twists=1.5, position='pike')
-
-    Raises:
-        ValueError: It is not a dive number.
-    """
-    if not DIVE_NUMBER.fullmatch(number):
-        raise ValueError(
-            f"{number!r} is not a dive number: expected three or four digits and one of a, b, c, d, such as '107b' "
-            "(group, flight, half somersaults), '5253b' or '6245d' (group, direction, half somersaults, half twists)"
-        )
-    digits = number[:-1]
-    group = digits[0]
-    special = group in {TWISTING_GROUP, ARMSTAND_GROUP}
-    return DiveNumber(
-        takeoff=TAKEOFFS[digits[1] if special else group],
-        armstand=group == ARMSTAND_GROUP,
-        flying=not special and digits[1] == "1",
-        somersaults=int(digits[2]) / 2,
-        twists=int(digits[3]) / 2 if len(digits) > 3 else 0.0,
-        position=POSITIONS[number[-1]],
-    )
 
 
 def parse_diving(description: str) -> DivingAttributes:
@@ -148,29 +98,3 @@ def describe_diving(attributes: DivingAttributes) -> str:
         "Entry" if attributes.entry else "",
     ]
     return ", ".join(phase for phase in phases if phase)
-
-
-def dive_disagreements(number: str, attributes: DivingAttributes) -> list[str]:
-    """How a dive number and a description contradict each other; empty where they agree.
-
-    >>> dive_disagreements("5251b", parse_diving("Back, 1.5 Twists, 2.5 Soms.Pike, Entry"))
-    ['the number says 0.5 twists, the description 1.5']
-    """
-    dive = decode_dive_number(number)
-    pairs: list[tuple[str, object, object]] = [
-        ("take-off", dive.takeoff, attributes.takeoff),
-        ("armstand", dive.armstand, attributes.armstand),
-        ("somersaults", dive.somersaults, attributes.somersaults),
-        ("twists", dive.twists, attributes.twists),
-        ("position", dive.position, attributes.shape if dive.position != "free" else "free"),
-    ]
-    found = [
-        f"the number says {number_text(coded)} {name}, the description {number_text(described)}"
-        if isinstance(coded, float) and isinstance(described, float)
-        else f"the number says {name} {coded}, the description {described}"
-        for name, coded, described in pairs
-        if coded != described
-    ]
-    if not attributes.entry:
-        found.append("the description ends without the entry")
-    return found

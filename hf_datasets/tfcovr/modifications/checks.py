@@ -23,15 +23,7 @@ MAX_CHARACTERS: Final = 200
 ALLOWED_CHARACTERS = re.compile(r"[A-Za-z0-9 .,()/-]*")
 ENTRY_WORD: Final = "flic-flac"
 """Turns that follow this word belong to the entry of a vault."""
-COUNTED: Final = {
-    "turns",
-    "at_least",
-    "turn_manner",
-    "entry_turns",
-    "somersaults",
-    "twists_before",
-    "twists_after",
-}
+COUNTED: Final = {"turns", "at_least", "turn_manner", "entry_turns", "somersaults", "twists_before", "twists_after"}
 
 
 def rejection_reason(source: Attributes, target: Attributes, text: str) -> str | None:

@@ -6,25 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import BaseModel, Field
 
-from hf_datasets.generation.repair import read_text, without_fence
+from hf_datasets.generation.repair import as_data, read_text, without_fence
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import ChangeType, LabelPair, Rejection
-from hf_datasets.tfcovr.free_text import (
-    FREE_EXAMPLES,
-    FREE_PROMPT,
-    free_rejection_reason,
-    write_free_modification,
-)
-from hf_datasets.tfcovr.labels import Label, find_label, labels_by_id
+from hf_datasets.tfcovr.free_text import FREE_EXAMPLES, FREE_PROMPT, free_rejection_reason, write_free_modification
+from hf_datasets.tfcovr.labels import Label, Sport, find_label, labels_by_id, sport_of
 from hf_datasets.tfcovr.modifications.checks import rejection_reason
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.paper_prompts import EXAMPLE_FORMS, MODIFICATION_PROMPT, SLIPS
-
-Sport = Literal["gymnastics", "diving"]
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 """The in-context examples of the paper's appendix B, 20 of gymnastics and 5 of diving; two slips ("spiked", "picked"
@@ -103,12 +96,12 @@ def printed_prompt(sport: Sport) -> str:
 
 def request_text(source: str, target: str) -> str:
     """The two descriptions as data."""
-    return json.dumps({"source": source, "target": target}, ensure_ascii=False)
+    return as_data(source=source, target=target)
 
 
 def answer_text(modification_text: str) -> str:
     """An instruction as an answer."""
-    return json.dumps({"modification_text": modification_text}, ensure_ascii=False)
+    return as_data(modification_text=modification_text)
 
 
 def read_answer(answer: str) -> str | None:
@@ -159,15 +152,14 @@ class ModificationTask:
         """The sport's prompt, its examples as earlier turns, and the two descriptions as JSON; or all as printed."""
         source, target = self.label(row.source), self.label(row.target)
         if self.prompts == "paper" and source.attributes is not None:
-            sport: Sport = "gymnastics" if source.source == "finegym" else "diving"
+            sport = sport_of(source)
             asked = {"source": source.description, "target": target.description, "modification_text": ""}
             printed = [printed_prompt(sport), EXAMPLE_FORMS[sport].format(**asked).rstrip()]
             return [{"role": role, "content": text} for role, text in zip(("system", "user"), printed, strict=True)]
         if source.attributes is None:
             prompt, turns = FREE_PROMPT, FREE_EXAMPLES
         else:
-            sport = "gymnastics" if source.source == "finegym" else "diving"
-            prompt, turns = PROMPTS[sport], examples(sport)
+            prompt, turns = PROMPTS[sport_of(source)], examples(sport_of(source))
         conversation = [("system", prompt)]
         for example in turns:
             conversation.append(("user", request_text(example["source"], example["target"])))

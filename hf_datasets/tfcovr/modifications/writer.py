@@ -76,16 +76,12 @@ def turn_words(target: GymnasticsAttributes) -> str:
     return words
 
 
-def no_turn(source: GymnasticsAttributes) -> str:
-    """The phrase for removed turns; a johnson keeps the half turn that is part of it."""
-    return f"no {'additional ' if source.turn_manner == 'additional' else ''}{source.turn_noun}"
-
-
 def with_clause(source: GymnasticsAttributes, target: GymnasticsAttributes, changed: set[str]) -> str:
     """The `with` clause of the target: turns and ring, where they change and are not in the skill's name."""
     gains = []
     if changed & TURNING and not (target.family == "turn" and changed & {"stance", "legs"}):
-        gains.append(turn_words(target) if target.turns else no_turn(source))
+        additional = "additional " if source.turn_manner == "additional" else ""  # a johnson keeps its half turn
+        gains.append(turn_words(target) if target.turns else f"no {additional}{source.turn_noun}")
     if "ring" in changed and target.ring and not names_skill(target, changed):
         gains.append("ring")
     return "with " + " and ".join(gains) if gains else ""
@@ -232,7 +228,9 @@ def tsukahara_clause(source: GymnasticsAttributes, target: GymnasticsAttributes,
 def diving_instruction(source: DivingAttributes, target: DivingAttributes, changed: set[str]) -> str:
     """The instruction between two dives: take-off, then twists, somersaults and shape, as far as they change."""
     gains = []
-    if changed & {"twists_before", "twists_after"} and twists_matter(source, target):
+    # Where only the place of the twists changes, it follows from the direction of the take-off.
+    twists_matter = source.twists != target.twists or source.takeoff == target.takeoff
+    if changed & {"twists_before", "twists_after"} and twists_matter:
         gains.append(twist_words(target))
     if "somersaults" in changed:
         # The paper names the tuck with every number of somersaults, the pike only where it changes.
@@ -245,11 +243,6 @@ def diving_instruction(source: DivingAttributes, target: DivingAttributes, chang
         show.insert(0, "from armstand" if target.armstand else "without armstand")
     clauses = [f"change direction to {target.takeoff}"] if "takeoff" in changed else []
     return " and ".join([*clauses, *(["show " + " ".join(show)] if show else [])])
-
-
-def twists_matter(source: DivingAttributes, target: DivingAttributes) -> bool:
-    """Whether the twists change, and not only their place, which follows from the direction of the take-off."""
-    return source.twists != target.twists or source.takeoff == target.takeoff
 
 
 def twist_words(target: DivingAttributes) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hf_datasets.comp.annotations import OfflineAsk, offline_actions
+from hf_datasets.comp.annotations import offline_actions
 from hf_datasets.comp.construction import MULTIPLE, Construction
 from hf_datasets.comp.contrasts import level_of
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
@@ -22,6 +22,8 @@ from hf_datasets.comp.paragraphs import (
 )
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
 from hf_datasets.seeds import generator_for
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions, read_videos
@@ -161,7 +163,7 @@ def test_a_negative_equal_to_its_positive_is_rejected():
 def test_answers_of_the_rule_based_generator_are_accepted(task):
     written = task.parse(ROW, task.write(ROW))
     assert not isinstance(written, Rejection)
-    assert min(written.precision, written.recall) >= 0.8
+    assert min(word_overlap(written.text, ROW.text)) >= 0.8
 
 
 def test_the_rule_based_connectives_lead_forward_and_keep_the_sentences():
@@ -215,15 +217,15 @@ def test_fenced_and_broken_json_is_read():
 
 
 def test_a_replaced_verb_keeps_its_form_and_its_place():
-    verbs = Verbs(["She cuts an onion.", "He paints a wall.", "A man is painting a wall."], min_count=1)
+    verbs = Verbs(["She cuts an onion.", "He paints a wall.", "A man is painting a wall."] * 2)
     replaced = verbs.replace("The girl holds a cat, then she smiles.", random.Random(0))
-    assert replaced.sentence in {"The girl cuts a cat, then she smiles.", "The girl paints a cat, then she smiles."}
+    assert replaced in {"The girl cuts a cat, then she smiles.", "The girl paints a cat, then she smiles."}
     assert verbs.replace("They look around.", random.Random(0)) is None
 
 
 def test_near_synonyms_do_not_replace_one_another():
     assert alike("speak", "talk")
-    assert Verbs(["He slices an onion."], min_count=1).replace("She chops an onion.", random.Random(0)) is None
+    assert Verbs(["He slices an onion."] * 2).replace("She chops an onion.", random.Random(0)) is None
 
 
 def test_light_verbs_are_not_actions():
@@ -234,8 +236,14 @@ def test_training_pairs_have_every_combination_of_disruptions_with_its_level(sha
     whole = json.loads((shared / "data" / "youcook2" / "val.json").read_text())
     videos = list(read_videos(dict(list(whole.items())[:12]), "val.json"))
     refused = []
+
+    def ask(_step, task, rows):
+        outcomes = list(generate(task, rows, RuleBasedGenerator()))
+        refused.extend(one for one in outcomes if isinstance(one, Rejection))
+        return {one.key: one for one in outcomes if not isinstance(one, Rejection)}
+
     actions = offline_actions(videos)
-    rows = list(Construction(videos, OfflineAsk(refused), actions=actions, multiple=MULTIPLE).rows())
+    rows = list(Construction(videos, ask, actions=actions, multiple=MULTIPLE).rows())
     refused += [row for row in rows if isinstance(row, Rejection)]
     rows = [row for row in rows if not isinstance(row, Rejection)]
     combined = [row for row in rows if row["disruption_type"] == "multi"]

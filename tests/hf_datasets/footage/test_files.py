@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import shutil
 
 import pytest
 
-from hf_datasets.footage.files import find_videos, fingerprint
+from hf_datasets.footage.files import find_videos, fingerprint, path_of_video
+from hf_datasets.video import VideoError
 
 
 def test_videos_are_found_at_any_depth_in_order(tmp_path):
@@ -58,3 +60,22 @@ def test_a_fingerprint_is_of_the_whole_content(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(NotADirectoryError, match="is not a folder"):
         find_videos(tmp_path / "videos")
+
+
+def test_videos_of_one_name_are_told_apart_and_paths_that_leave_the_folder_refused(tmp_path):
+    root = tmp_path / "videos"
+    for name in ("one.mp4", "sub/one.mp4"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode())
+    (tmp_path / "secret.mp4").write_bytes(b"secret")
+    (root / "out").symlink_to(tmp_path)
+    assert path_of_video(root, "one.mp4").read_bytes() == b"one.mp4"
+    assert path_of_video(root, "sub/one.mp4").read_bytes() == b"sub/one.mp4"
+    shutil.copy(tmp_path / "secret.mp4", root / "sub/two.mp4")
+    assert path_of_video(root, "sub/two.mp4").is_file()
+    absolute = str(tmp_path / "secret.mp4")
+    for video in ("../secret.mp4", absolute, "sub/../../secret.mp4", "sub\\..\\one.mp4", "out/secret.mp4", "sub", ""):
+        with pytest.raises(VideoError, match="is refused: it "):
+            path_of_video(root, video)
+    with pytest.raises(VideoError, match=r"sub/none\.mp4 is no longer in the folder of videos"):
+        path_of_video(root, "sub/none.mp4")

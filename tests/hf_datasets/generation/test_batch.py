@@ -10,17 +10,10 @@ from chat_server import ChatServer
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation.batch import OpenAIBatchChat
-from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import GenerationStoppedError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price, price_of
-
-
-@pytest.fixture
-def cache(tmp_path):
-    with AnswerCache(tmp_path / "answers.sqlite") as opened:
-        yield opened
 
 
 def batch_chat(server, *, window=10_000, **options):

@@ -15,7 +15,6 @@ from sentences import ROWS, SentenceTask, answer
 
 from hf_datasets.comp.judge import JudgedPair, JudgeTask
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask
-from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.tasks import (
     AnswersTask,
     AttributesTask,
@@ -25,15 +24,15 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
+    rewriting_tasks,
 )
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, NoAnswerError, Request
-from hf_datasets.generation.conversation import judge
-from hf_datasets.generation.errors import MalformedResponseError
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import generate, judge
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.generation.prices import Price
+from hf_datasets.generation.server import MalformedResponseError
 from hf_datasets.records import LabelPair, Moment, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.tfcovr.labels import Label, find_label

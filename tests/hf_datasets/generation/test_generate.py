@@ -34,12 +34,6 @@ CANARY = "sk-canary-4f1d6c0b9e"
 PRICE = Price("m", input_usd=10.0, output_usd=1000.0)
 
 
-@pytest.fixture
-def cache(tmp_path):
-    with AnswerCache(tmp_path / "answers.sqlite") as opened:
-        yield opened
-
-
 def chat_at(server, *, limits=FAST, **options):
     return OpenAIChat("m", base_url=server.url, api_key=CANARY, limits=limits, **options)
 
@@ -275,11 +269,9 @@ BUILD = """
 import sys
 sys.path[:0] = [{fixtures!r}]
 from sentences import ROWS, SentenceTask
-from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.generate import READERS, generate
-from hf_datasets.generation.images import image_part
-from hf_datasets.generation.openai_chat import Limits, OpenAIChat
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.openai_chat import OpenAIChat
 with AnswerCache({cache!r}) as cache:
     for outcome in generate(SentenceTask(), ROWS, OpenAIChat("m", base_url={url!r}), cache):
         print(outcome, flush=True)

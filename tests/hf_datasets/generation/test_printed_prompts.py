@@ -7,7 +7,6 @@ import pytest
 
 from hf_datasets.comp.disruptions import choose_order
 from hf_datasets.comp.tasks import PRINTED_REORDER_PROMPT, Paragraph, ReorderingTask
-from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.paper_prompts import LISTINGS
 from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.fig.tasks import (
@@ -20,6 +19,7 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
+    rewriting_tasks,
 )
 from hf_datasets.generation.prices import Meter
 from hf_datasets.records import LabelPair, Moment, Rejection

@@ -21,12 +21,6 @@ from hf_datasets.records import Rejection
 FAST = Limits(max_wait_seconds=0.01, timeout_seconds=5, max_tries=3)
 
 
-@pytest.fixture
-def cache(tmp_path):
-    with AnswerCache(tmp_path / "answers.sqlite") as opened:
-        yield opened
-
-
 def chat_at(server, limits=FAST):
     return OpenAIChat("m", base_url=server.url, limits=limits)
 

@@ -7,8 +7,9 @@ import pytest
 
 from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS
 from hf_datasets.miniature.captions import action_phrase
-from hf_datasets.miniature.drawing import Scene, draw_frames
+from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import PLATFORM_DROP, TURNS_BEFORE, Style, perform
+from hf_datasets.miniature.scene import Scene
 from hf_datasets.miniature.skeleton import POSES, Body, J, body_joints, rotate, swap_sides
 from hf_datasets.tfcovr.labels import find_label
 

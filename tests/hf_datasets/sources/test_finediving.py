@@ -55,10 +55,6 @@ def test_containers_and_arrays_of_numbers_are_read_in_every_protocol(tmp_path, p
     assert read["more"][7:] == ([[0, 1, 2], [3, 4, 5]], [])
 
 
-def test_an_array_that_pickles_its_buffer_is_read(tmp_path):
-    assert read_pickle(write(tmp_path / "a.pkl", np.arange(4).reshape(2, 2).T, 5)) == [[0, 2], [1, 3]]
-
-
 @pytest.mark.parametrize(
     ("hostile", "named"),
     [
@@ -129,11 +125,6 @@ def test_dives_become_clips_without_span_and_the_rest_is_rejected(tmp_path):
     ]
     assert "01_8 of fine.pkl has '999z'" in reasons[0]
     assert [record.key for record in records if isinstance(record, Rejection)] == ["01_8", "01_9", "01_7", "'01_10'"]
-
-
-def test_a_pickle_without_dives_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="holds no dives"):
-        list(read_finediving(write(tmp_path / "fine.pkl", [1, 2]), descriptions=DESCRIPTIONS))
 
 
 def test_a_rejection_of_values_with_shared_references_stays_short(tmp_path):

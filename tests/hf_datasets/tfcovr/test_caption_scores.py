@@ -9,12 +9,11 @@ from hf_datasets.tfcovr.caption_scores import (
     majority,
     read_caption,
     score_caption,
-    sport_of,
     stated_by,
 )
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import find_label, load_labels
+from hf_datasets.tfcovr.labels import find_label, load_labels, sport_of
 
 C1_AND_C2 = [
     # label id, LaViLa, Video-XL, what Video-XL says right and wrong
@@ -27,31 +26,17 @@ C1_AND_C2 = [
     ("91", "#O The woman Y walks away from the woman X", "Action: Flip, Turns: 1", "", "turns"),
     ("101", "#O The woman A raises her hands up", "Action: Handstand, Turns: 4", "", "turns"),
     ("107", "#O The woman X throws the ball with the tennis", "Action: Handstand on Rungs, Turns: 15", "", "turns"),
-    (
-        "116",
-        "#O The man Y throws the slate in his right hand to the ground",
-        "Action: Jump from Bar, Turns: 2",
-        "",
-        "apparatus skill turns",
-    ),
-    (
-        "612b",
-        "#O The man X jumps down from the playground slide",
-        "Action: Diving, Backflip, Half Turn, T-Walk, Kick flip, Headstand, Handstand, Turns: 3",
-        "armstand",
-        "takeoff twists",
-    ),
+    ("116", "#O The man Y throws the slate in his right hand to the ground", "Action: Jump from Bar, Turns: 2", "",
+     "apparatus skill turns"),
+    ("612b", "#O The man X jumps down from the playground slide",
+     "Action: Diving, Backflip, Half Turn, T-Walk, Kick flip, Headstand, Handstand, Turns: 3", "armstand",
+     "takeoff twists"),
     ("6243d", "#O The girl X jumps down from the playhouse", "Action: Flip, Turns: 2", "", "twists"),
-    (
-        "6245d",
-        "#O The man X walks down a stair with the rope in his right hand",
-        "Action: Gymnasty Turn, Turns: 4",
-        "",
-        "twists",
-    ),
+    ("6245d", "#O The man X walks down a stair with the rope in his right hand", "Action: Gymnasty Turn, Turns: 4", "",
+     "twists"),
     ("407b", "#C C looks at the person in the swimming", "Action: Backflip, Turns: 2", "", "takeoff twists"),
     ("107b", "#C C shakes his right hand", "Action: Dive, Turns: 2", "", "twists"),
-]
+]  # fmt: skip
 """Tables C1 and C2 of the TF-CoVR paper, all rows."""
 
 
@@ -91,29 +76,14 @@ def test_the_papers_captions_of_tables_c1_and_c2_add_up_to_the_figures_of_the_re
     ("label_id", "caption", "right", "wrong", "not_said"),
     [
         # (Floor Exercise) double salto backward tucked with 1 twist; the round-off before it is not in the label
-        (
-            "125",
-            "Round-off, flic-flac, double tuck salto with 1.5 twist. (Apparatus: FX)",
-            "apparatus skill saltos position",
-            "turns",
-            "direction",
-        ),
+        ("125", "Round-off, flic-flac, double tuck salto with 1.5 twist. (Apparatus: FX)",
+         "apparatus skill saltos position", "turns", "direction"),
         # (Balance Beam) salto backward stretched with 1 twist
-        (
-            "222",
-            "Back handspring to layout salto with full twist. (Apparatus: BB)",
-            "apparatus skill saltos turns position",
-            "",
-            "direction",
-        ),
+        ("222", "Back handspring to layout salto with full twist. (Apparatus: BB)",
+         "apparatus skill saltos turns position", "", "direction"),
         # (Vault) round-off, flic-flac on, stretched salto backward with 2.5 turn off
-        (
-            "14",
-            "Stretched salto backward with 2.5 twists. (Apparatus: VT)",
-            "apparatus skill direction saltos turns position",
-            "",
-            "entry",
-        ),
+        ("14", "Stretched salto backward with 2.5 twists. (Apparatus: VT)",
+         "apparatus skill direction saltos turns position", "", "entry"),
         # (Vault) tsukahara stretched without salto: none is said right, one is wrong
         ("23", "Tsukahara stretched without salto.", "entry saltos position", "", "apparatus"),
         ("23", "Tsukahara stretched with salto.", "entry position", "saltos", "apparatus"),
@@ -130,32 +100,17 @@ def test_the_papers_captions_of_tables_c1_and_c2_add_up_to_the_figures_of_the_re
         # Back, 1.5 Twists, 2.5 Soms.Pike, Entry
         ("5253b", "Back takeoff, 2 1/2 somersaults, 540° twist, free", "takeoff somersaults twists", "position", ""),
         # Back, 2.5 Twists, 1.5 Soms.Pike, Entry: a dive number that ends in d has the free position
-        (
-            "5235d",
-            "Backward, 1.5 somersaults, 2.5 twists, free. (Platform: 3m)",
-            "takeoff somersaults twists position",
-            "",
-            "",
-        ),
+        ("5235d", "Backward, 1.5 somersaults, 2.5 twists, free. (Platform: 3m)", "takeoff somersaults twists position",
+         "", ""),
         # Arm.Forward, 1 Twist, 2 Soms.Pike, 3.5 Twists: either twist, or both
-        (
-            "6142d",
-            "Armstand forward, 2 somersaults, 3.5 twists, pike",
-            "takeoff armstand somersaults twists position",
-            "",
-            "",
-        ),
-        (
-            "6142d",
-            "Armstand, 2.5 somersaults, layout. (Platform: Unknown)",
-            "armstand",
-            "somersaults position",
-            "takeoff twists",
-        ),
+        ("6142d", "Armstand forward, 2 somersaults, 3.5 twists, pike", "takeoff armstand somersaults twists position",
+         "", ""),
+        ("6142d", "Armstand, 2.5 somersaults, layout. (Platform: Unknown)", "armstand", "somersaults position",
+         "takeoff twists"),
         # Forward, 3.5 Soms.Pike, Entry: an armstand is wrong where there is none
         ("107b", "Armstand forward, 3.5 somersaults", "takeoff somersaults", "armstand", "position"),
     ],
-)
+)  # fmt: skip
 def test_verdicts_worked_out_by_hand(label_id, caption, right, wrong, not_said):
     found = score_caption(caption, find_label(label_id))
     assert tuple(map(" ".join, (found.right, found.wrong, found.not_said))) == (right, wrong, not_said)

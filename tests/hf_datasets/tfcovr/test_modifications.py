@@ -49,33 +49,18 @@ def test_the_papers_examples_pass_the_checks(example):
     ("source", "target", "text"),
     [
         ("(Uneven Bar) giant circle forward", "(Uneven Bar) giant circle backward", "show backward"),
-        (
-            "(Floor Exercise) 1 turn on one leg, free leg optional below horizontal",
-            "(Floor Exercise) 3 turn on one leg, free leg optional below horizontal",
-            "show with 3 turn",
-        ),
-        (
-            "(Floor Exercise) split jump",
-            "(Balance Beam) split jump with 0.5 turn in side position",
-            "show on Balance Beam with 0.5 turn in side position",
-        ),
-        (
-            "(Floor Exercise) aerial cartwheel",
-            "(Balance Beam) free aerial cartwheel landing in side position",
-            "show on Balance Beam landing in side position",
-        ),
-        (
-            "(Vault) handspring forward on, stretched salto forward with 0.5 turn off",
-            "(Vault) handspring forward on, piked salto forward with 0.5 turn off",
-            "show piked salto forward",
-        ),
-        (
-            "Back, 2.5 Soms.Pike, Entry",
-            "Inward, 1.5 Soms.Pike, Entry",
-            "change direction to inward and show with 1.5 somersaults",
-        ),
+        ("(Floor Exercise) 1 turn on one leg, free leg optional below horizontal",
+         "(Floor Exercise) 3 turn on one leg, free leg optional below horizontal", "show with 3 turn"),
+        ("(Floor Exercise) split jump", "(Balance Beam) split jump with 0.5 turn in side position",
+         "show on Balance Beam with 0.5 turn in side position"),
+        ("(Floor Exercise) aerial cartwheel", "(Balance Beam) free aerial cartwheel landing in side position",
+         "show on Balance Beam landing in side position"),
+        ("(Vault) handspring forward on, stretched salto forward with 0.5 turn off",
+         "(Vault) handspring forward on, piked salto forward with 0.5 turn off", "show piked salto forward"),
+        ("Back, 2.5 Soms.Pike, Entry", "Inward, 1.5 Soms.Pike, Entry",
+         "change direction to inward and show with 1.5 somersaults"),
     ],
-)
+)  # fmt: skip
 def test_the_rule_based_generator_agrees_with_the_figures_of_the_paper(source, target, text):
     assert write_modification(parse_description(source), parse_description(target)) == text
     assert judge(source, target, text) is None
@@ -125,7 +110,7 @@ def test_labels_that_say_the_same_have_no_modification(labels):
             "Change direction to Reverse, reduce to two and a half twists, and show with one and a half somersaults",
         ),
     ],
-)
+)  # fmt: skip
 def test_other_words_for_the_same_change_pass(source, target, text):
     assert judge(source, target, text) is None
 
@@ -149,20 +134,13 @@ def test_other_words_for_the_same_change_pass(source, target, text):
         (BACK, BACK_LESS, "Show with 2.5 twists and 1.5 somersaults tuck", "says 'tuck'"),
         (BACK, BACK_LESS, "Show with 2.5 and 1.5", "does not name what changes"),
         (BACK, BACK_LESS, "Show with 2.5 twists and 1.5 somersaults on BB", "the target is a dive"),
-        (
-            "(UB) (swing backward) double salto forward tucked",
-            "(UB) (swing forward) double salto backward tucked",
-            "show (swing backward) double salto forward",
-            "goes the other way",
-        ),
-        (
-            "(VT) round-off, flic-flac with 0.5 turn on, piked salto forward off",
-            "(VT) round-off, flic-flac with 1 turn on, piked salto backward off",
-            "show flic-flac and piked salto backward with 1 turn",
-            "says 1 turn, the target has 0",
-        ),
+        ("(UB) (swing backward) double salto forward tucked", "(UB) (swing forward) double salto backward tucked",
+         "show (swing backward) double salto forward", "goes the other way"),
+        ("(VT) round-off, flic-flac with 0.5 turn on, piked salto forward off",
+         "(VT) round-off, flic-flac with 1 turn on, piked salto backward off",
+         "show flic-flac and piked salto backward with 1 turn", "says 1 turn, the target has 0"),
     ],
-)
+)  # fmt: skip
 def test_a_text_with_words_outside_the_target_or_a_missing_change_is_rejected(source, target, text, reason):
     assert reason in judge(source, target, text)
 
@@ -265,7 +243,7 @@ def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
         ("  many \n\t spaces ", "many spaces"),
         (" ".join(str(number + 100) for number in range(40)), " ".join(str(number + 100) for number in range(30))),
     ],
-)
+)  # fmt: skip
 def test_texts_are_normalized_as_in_the_release(text, expected):
     assert normalise_text(text) == expected
 

@@ -1,4 +1,4 @@
-"""Clips cut out of videos keep their sound, at the time that it has in the video."""
+"""Clips cut out of videos keep their sound, at the time that it has in the video; small copies have the same frames."""
 
 import struct
 from fractions import Fraction
@@ -6,9 +6,12 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
+from colored_videos import write_colored_video
 
+from hf_datasets.video import read_frames
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
-from hf_datasets.video.previews import read_or_preview
+from hf_datasets.video.pool import VideoReaderPool, VideoRequest
+from hf_datasets.video.spans import read_spans, timeline_of
 
 FRAME_SECONDS = 1 / 25
 SIGNAL = 2.2  # when the picture turns white and the tone begins
@@ -115,17 +118,17 @@ def test_a_clip_of_a_video_without_sound_or_muted_has_none(videos, tmp_path):
         assert signals(tmp_path / f"{name}.mp4")[1] is None
 
 
-def write_pictures(path, pictures, *, aspect=None, options=None):
-    """Pictures at 25 frames per second, whose pixels may be `aspect` times as wide as high."""
+def write_pictures(path, pictures, *, rate=25, aspect=None, options=None):
+    """Pictures whose pixels may be `aspect` times as wide as high."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=25, options=options or {})
+        stream = container.add_stream("libx264", rate=rate, options=options or {})
         stream.height, stream.width = pictures[0].shape[:2]
         stream.pix_fmt = "yuv420p"
         if aspect is not None:
             stream.codec_context.sample_aspect_ratio = aspect
         for number, picture in enumerate(pictures):
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-            frame.pts, frame.time_base = number, Fraction(1, 25)
+            frame.pts, frame.time_base = number, Fraction(1, rate)
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
@@ -147,7 +150,7 @@ def test_an_exact_clip_is_shown_as_wide_as_its_video_and_a_preview_has_square_pi
     if is_turned:
         turn(video)
     encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.6)
-    read_or_preview(video, 1, 0.2, 0.6, task={"preview": str(tmp_path / "preview.mp4")})
+    read_spans(video, 1, 0.2, 0.6, preview=str(tmp_path / "preview.mp4"))
     with av.open(str(tmp_path / "clip.mp4")) as clip, av.open(str(tmp_path / "preview.mp4")) as preview:
         exact, small = clip.streams.video[0], preview.streams.video[0]
         assert small.sample_aspect_ratio in {None, 1}
@@ -168,7 +171,7 @@ def test_an_exact_clip_of_an_interlaced_video_has_whole_pictures(tmp_path):
     options = {"flags": "+ilme+ildct", "x264-params": "tff=1", "crf": "10"}
     video = write_pictures(tmp_path / "interlaced.mkv", list(pictures), options=options)
     encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.8)
-    read_or_preview(video, 1, 0.2, 0.8, task={"preview": str(tmp_path / "preview.mp4")})
+    read_spans(video, 1, 0.2, 0.8, preview=str(tmp_path / "preview.mp4"))
 
     def combing(path):  # how far lines differ from the mean of those above and below
         with av.open(str(path)) as container:
@@ -183,3 +186,29 @@ def test_an_exact_clip_of_an_interlaced_video_has_whole_pictures(tmp_path):
         number, after, is_interlaced = combing(tmp_path / name)
         assert (number, is_interlaced) == (15, False)
         assert after < before / 4, (name, before, after)
+
+
+def test_a_copy_has_the_frames_of_its_seconds_and_ends_where_the_video_does(tmp_path):
+    video = write_colored_video(tmp_path / "video.mp4", [(250, 20, 20), (20, 250, 20), (20, 20, 250)])
+    copy = tmp_path / "copy.mp4"
+    with VideoReaderPool(1, num_workers=1, reader=read_spans) as pool:
+        request = VideoRequest("copy", video, 1.5, 9.0, {"preview": str(copy)})
+        ((_, made),) = pool.read([request])
+        ((_, end),) = pool.read([VideoRequest("end", video, options={"find": "timeline"})])
+        ((_, read),) = pool.read([VideoRequest("read", video, 0.0, 1.0, {"num_frames": 3, "size": [8, 6]})])
+    assert made.timestamps_seconds == pytest.approx((1.5, 3.0))
+    assert timeline_of(end).end_seconds == pytest.approx(3.0)
+    assert tuple(read.frames.shape) == (3, 3, 8, 6)
+    shown, whole = read_frames(copy, 99), read_frames(video, 99, 1.5, 3.0)
+    assert shown.num_frames_in_clip == whole.num_frames_in_clip == 12
+    assert shown.timestamps_seconds == pytest.approx([seconds - 1.5 for seconds in whole.timestamps_seconds])
+    assert (shown.frames.float() - whole.frames.float()).abs().mean() < 12
+
+
+def test_a_large_video_is_shown_small_and_with_fewer_frames(tmp_path):
+    large = write_pictures(tmp_path / "large.mp4", [np.zeros((1000, 600, 3), np.uint8)] * 30, rate=60)
+    copy = tmp_path / "copy.mp4"
+    times = read_spans(large, 1, 0.0, 9.0, preview=str(copy)).timestamps_seconds
+    assert times == pytest.approx((0.0, 0.5))
+    shown = read_frames(copy, 1)
+    assert (shown.num_frames_in_clip, tuple(shown.frames.shape[2:])) == (15, (480, 288))

@@ -100,7 +100,7 @@ def test_frames_that_cannot_be_put_in_order_are_refused_with_what_is_missing(tmp
 
 def test_frames_of_two_forms_links_and_other_decoders_are_refused(dive, tmp_path):
     with pytest.raises(VideoError, match="only PyAV reads a folder of frames"):
-        read_frames(dive, 2, backend="decord")
+        read_frames(dive, 2, backend="torchcodec")
     (dive / "00061.JPG").write_bytes((dive / "00060.jpg").read_bytes())
     with pytest.raises(VideoError, match=r"named in several ways, such as 00001\.jpg and 00061\.JPG"):
         read_frames(dive, 2)

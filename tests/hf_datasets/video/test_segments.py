@@ -27,7 +27,7 @@ def test_frames_go_to_the_second_they_are_shown_in(video):
 
 
 def test_a_second_without_a_frame_shows_the_nearest():
-    frames = torch.arange(2, dtype=torch.uint8)[:, None, None, None].expand(2, 3, 4, 4)
-    read = VideoFrames(frames[[0, 1, 0]], (0, 1, 0), (0.0, 3.0, 0.0), 2, 0.0)
+    frames = torch.arange(2, dtype=torch.uint8)[:, None, None, None].expand(2, 4, 4, 3)
+    read = VideoFrames(frames[[0, 1, 0]].numpy(), (0, 1, 0), (0.0, 3.0, 0.0), 2, 0.0)
     clips = group_frames(read, 0.0, 1.0, 4, 2)
     assert clips[:, :, 0, 0, 0].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]

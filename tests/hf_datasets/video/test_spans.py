@@ -8,11 +8,11 @@ import pytest
 import torch
 from videos import number_of, write_video
 
+from hf_datasets.video import read_frames
 from hf_datasets.video import timeline as timelines
 from hf_datasets.video.failures import VideoFailure
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from hf_datasets.video.pyav import OpenVideo
-from hf_datasets.video.reading import frames_of, read_pixels
 from hf_datasets.video.spans import clip_keys, read_spans, request_of, timeline_of
 from hf_datasets.video.worker_process import REQUESTS_PER_WORKER, WorkerProcess
 
@@ -39,7 +39,7 @@ def video(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(video):
-    return [read_pixels(video, 5, *span, size=48, spread="seconds").pixels for span in SPANS]
+    return [read_frames(video, 5, *span, size=48, spread="seconds").pixels for span in SPANS]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def read_all(pool, path, num_frames, spans, frames_per_read):
     requests = [request_of(number, path, read, timeline) for number, read in enumerate(reads)]
     for number, answer in pool.read_on_demand(iter(requests)):
         assert answer.indices == reads[number].keys
-        frames |= zip(answer.indices, answer.frames.permute(0, 2, 3, 1).numpy(), strict=True)
+        frames |= zip(answer.indices, answer.pixels, strict=True)
     return reads, [np.stack([frames[key] for key in one]) for one in keys]
 
 
@@ -95,8 +95,7 @@ def test_workers_read_the_same(video, alone, two_workers):
 
 
 def test_the_timeline_knows_the_end_and_survives_its_journey(video):
-    answer = frames_of(read_spans(video, 1, find="timeline"))
-    timeline = timeline_of(answer)
+    timeline = timeline_of(read_spans(video, 1, find="timeline"))
     assert timeline.end_seconds == pytest.approx(6.0, abs=0.3)
     again = timelines.Timeline.unpacked(timeline.packed())
     for name in ("keys", "keyframes", "leading"):
@@ -108,7 +107,7 @@ def test_the_timeline_knows_the_end_and_survives_its_journey(video):
 def test_a_read_is_small_also_where_decoding_cannot_start_anew(tmp_path, monkeypatch):
     path = write_video(tmp_path / "a.mp4", NUM_FRAMES, options={"g": "1000", "sc_threshold": "0"})
     monkeypatch.setattr(timelines, "MAX_FRAMES_TO_DECODE", 20)
-    timeline = timeline_of(frames_of(read_spans(path, 1, find="timeline")))
+    timeline = timeline_of(read_spans(path, 1, find="timeline"))
     assert len(timeline.keyframes) == 1
     reads = timeline.reads(list(map(int, timeline.keys)), 1000)
     assert len(reads) > NUM_FRAMES / 25

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small_encoders import random_videos
 from small_vidclip import FRAMES, make_processor, small_vidclip
 from torch.nn import functional as F
 from transformers import (
@@ -20,11 +21,7 @@ from transformers import (
 )
 from transformers.models.pe_video import PeVideoEncoderConfig
 
-from hf_models.encoders import (
-    ImageEncoder,
-    PerceptionEncoder,
-    load_encoder,
-)
+from hf_models.encoders import ImageEncoder, PerceptionEncoder, load_encoder
 
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -46,19 +43,12 @@ class Parts:
         return BatchFeature({"pixel_values": torch.stack(stacked).float() / 255})
 
 
-def videos(count, frames, size):
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randint(256, (frames, 3, size, size), generator=generator).byte() for _ in range(count)]
-
-
 def test_an_image_model_is_averaged_over_its_unit_norm_frames():
     torch.manual_seed(0)
-    text, vision = (
-        {**SMALL, "vocab_size": 100, "max_position_embeddings": 8},
-        {**SMALL, "image_size": 8, "patch_size": 4},
-    )
+    text = {**SMALL, "vocab_size": 100, "max_position_embeddings": 8}
+    vision = {**SMALL, "image_size": 8, "patch_size": 4}
     model = SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).eval()
-    shown = videos(2, 5, 8)
+    shown = random_videos(2, 5, 8)
     encoder = ImageEncoder(model, Parts(), 5)
     for video, embeds in zip(shown, encoder.encode_video(shown), strict=True):
         frames = model.get_image_features(pixel_values=video.float() / 255).pooler_output
@@ -87,19 +77,13 @@ def test_perception_encoder_compares_as_its_own_forward_pass():
     torch.manual_seed(0)
     image = ViTConfig(**SMALL, image_size=8, patch_size=4, num_labels=16)  # in place of timm's tower
     video = PeVideoEncoderConfig(vision_config=image, **SMALL, head_dim=8)
-    marks = {
-        "pad_token_id": 0,
-        "eos_token_id": 98,
-        "bos_token_id": 97,
-        "cls_token_id": 97,
-        "sep_token_id": 98,
-    }
+    marks = {"pad_token_id": 0, "eos_token_id": 98, "bos_token_id": 97, "cls_token_id": 97, "sep_token_id": 98}
     text = ModernBertConfig(**SMALL, **marks, vocab_size=100)
     model = PeVideoModel(PeVideoConfig(text_config=text, video_config=video)).eval()
     torch.nn.init.ones_(model.text_video_logit_scale)  # it starts at zero
     parts = Parts()
     parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames)[..., :8, :8].float() / 255}
-    encoder, shown, texts = PerceptionEncoder(model, parts, 4), videos(2, 4, 8), ["a dog", "a cat", "birds"]
+    encoder, shown, texts = PerceptionEncoder(model, parts, 4), random_videos(2, 4, 8), ["a dog", "a cat", "birds"]
     similarity = encoder.compare(encoder.encode_video(shown), encoder.encode_text(texts))
     whole = model(pixel_values_videos=torch.stack(shown).float() / 255, **Parts.tokenizer(texts))
     torch.testing.assert_close(similarity, whole.logits_video_text)
@@ -112,7 +96,7 @@ def test_siglip_2_sees_frames_of_any_shape_as_its_own_forward_pass():
     model = Siglip2Model(Siglip2Config(text_config=text, vision_config=vision)).eval()
     images = Siglip2ImageProcessor(patch_size=4, max_num_patches=16)
     parts = SimpleNamespace(image_processor=images, tokenizer=Parts.tokenizer)
-    (shown,), texts = videos(1, 1, 12), ["a dog", "a cat"]
+    (shown,), texts = random_videos(1, 1, 12), ["a dog", "a cat"]
     encoder = ImageEncoder(model, parts, 1)
     similarity = encoder.compare(encoder.encode_video([shown]), encoder.encode_text(texts))
     frames = images(list(shown), return_tensors="pt")

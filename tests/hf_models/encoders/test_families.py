@@ -1,5 +1,6 @@
 """Every family of encoders by the same rules: shapes, lengths, one by one as together, one frame and many."""
 
+import copy
 import dataclasses
 from unittest.mock import patch
 
@@ -136,10 +137,10 @@ def test_every_family_says_how_it_is_used():
     assert "RN50" in ENCODERS["clip"].usage.inferred
 
 
-def test_a_model_in_bfloat16_gives_float32(folder_of, encoder_of, family):
+def test_a_model_in_bfloat16_gives_float32(encoder_of, family):
     if family is gme and torch.cpu._is_amx_tile_supported() and torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip("torch's attention in bfloat16 asks the processor, not ATEN_CPU_CAPABILITY, what it has, and fails")
-    encoder = load_encoder(folder_of(family), num_frames=4)
+    encoder = copy.deepcopy(encoder_of(family))
     encoder.model.bfloat16()
     videos = encoder.encode_video(VIDEOS)
     assert videos.dtype == torch.float32

@@ -49,10 +49,8 @@ def test_image_models_compare_as_their_logits(encoder_of, folder_of, make):
 
 
 def test_blip_compares_as_its_contrastive_scores(encoder_of, folder_of):
-    model, processor = (
-        BlipForImageTextRetrieval.from_pretrained(folder_of(blip)),
-        AutoProcessor.from_pretrained(folder_of(blip)),
-    )
+    model = BlipForImageTextRetrieval.from_pretrained(folder_of(blip))
+    processor = AutoProcessor.from_pretrained(folder_of(blip))
     inputs = processor(images=FRAMES, text=TEXTS, padding=True, return_tensors="pt")
     assert_close(similarities(encoder_of(blip)), model.eval()(**inputs, use_itm_head=False).itm_score, **NEAR)
 
@@ -69,10 +67,8 @@ def test_a_query_of_blip_is_what_its_matching_head_sees_with_enc_first(encoder_o
 
 
 def test_blip_2_compares_as_its_contrastive_scores_with_the_best_query(encoder_of, folder_of):
-    model, encoder = (
-        Blip2ForImageTextRetrieval.from_pretrained(folder_of(blip_2)).eval(),
-        encoder_of(blip_2, pooling="max"),
-    )
+    model = Blip2ForImageTextRetrieval.from_pretrained(folder_of(blip_2)).eval()
+    encoder = encoder_of(blip_2, pooling="max")
     tokens = encoder.processor.tokenizer(TEXTS, padding=True, return_tensors="pt")
     images = encoder.processor.image_processor(FRAMES, return_tensors="pt")
     output = model(**images, input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
@@ -98,10 +94,8 @@ def test_x_clip_compares_as_its_logits(encoder_of, folder_of):
 
 
 def test_videoprism_compares_as_its_forward_pass(encoder_of, folder_of):
-    model, processor = (
-        AutoModel.from_pretrained(folder_of(videoprism)).eval(),
-        AutoProcessor.from_pretrained(folder_of(videoprism)),
-    )
+    model = AutoModel.from_pretrained(folder_of(videoprism)).eval()
+    processor = AutoProcessor.from_pretrained(folder_of(videoprism))
     videos, encoder = random_videos(2, PLACES, 32), encoder_of(videoprism)
     inputs = processor(text=TEXTS, videos=videos, do_sample_frames=False, padding=True, return_tensors="pt")
     wanted = {name: inputs[name] for name in ("input_ids", "attention_mask", "pixel_values_videos")}

@@ -32,22 +32,6 @@ def test_vectors_are_unit_norm_float32(clip):
     assert np.linalg.norm(made, axis=1) == pytest.approx([1, 1], abs=1e-5)
 
 
-def test_an_image_models_moment_is_the_mean_of_its_frames(clip):
-    (moment,) = frames(1)
-    batch = clip.processor.image_processor(list(moment), return_tensors="pt")
-    with torch.inference_mode():
-        each = F.normalize(clip.model.get_image_features(**batch).pooler_output, dim=-1)
-    expected = F.normalize(each.mean(0), dim=-1)
-    assert clip.vectors([moment])[0] == pytest.approx(expected.numpy(), abs=1e-5)
-
-
-def test_a_clip_with_a_text_is_between_them(clip):
-    (moment,) = frames(2)
-    halves = clip.query(moment), clip.query(text="a dive")
-    both = clip.query(moment, "a dive")
-    assert both == pytest.approx((halves[0] + halves[1]) / np.linalg.norm(halves[0] + halves[1]), abs=1e-5)
-
-
 def test_a_model_of_ours_composes_its_queries_and_looks_for_a_clip_alone_as_for_a_target():
     folder = f"{WEIGHTS}/miniature-tfcovr"
     encoder = load_encoder(folder)

@@ -4,14 +4,11 @@ import json
 
 import pytest
 import torch
-from small_moment_models import LABELS, MODELS, inputs, small
+from small_moment_models import LABELS, MODELS, both_streams, every_model, inputs, small
 from transformers import AutoConfig, AutoModel, RobertaConfig, RobertaModel
 
 from hf_models import HEROForMomentRetrieval, XMLConfig, XMLForMomentRetrieval
 from hf_models.moments.losses import span_loss
-
-every_model = pytest.mark.parametrize("name", MODELS)
-both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 
 
 @every_model
@@ -211,16 +208,6 @@ def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_ins
     assert [row[0] for row in found] == ["XMLConfig", "ReLoCLNetConfig", "HEROConfig"]
     for row, values in zip(found, expected, strict=True):
         assert row[1:] == pytest.approx(values, abs=1e-4)
-
-
-@every_model
-def test_half_precision_gives_scores_in_single(name):
-    batch = inputs()
-    for key in ("query_features", "video_features"):
-        batch[key] = batch[key].bfloat16()
-    output = small(name).bfloat16()(**batch)
-    assert output.start_logits.dtype == output.video_scores.dtype == torch.float32
-    assert output.start_logits[:, 0].isfinite().all()
 
 
 @pytest.mark.parametrize(

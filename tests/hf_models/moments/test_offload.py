@@ -5,13 +5,10 @@ import copy
 import pytest
 import torch
 from accelerate import cpu_offload, disk_offload
-from small_moment_models import MODELS, inputs, small
+from small_moment_models import both_streams, every_model, inputs, small
 
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.spans import SpanSearch
-
-every_model = pytest.mark.parametrize("name", MODELS)
-both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 
 
 def in_memory(model, path):

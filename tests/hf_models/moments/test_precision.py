@@ -6,14 +6,12 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from small_moment_models import LABELS, MODELS, inputs, small
+from small_moment_models import LABELS, both_streams, every_model, inputs, small
 
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.layers_moments import EncodedVideos
 from hf_models.moments.spans import SpanSearch
 
-every_model = pytest.mark.parametrize("name", MODELS)
-both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 # Of one rounding, 2 ** -11 and 2 ** -8, what a few layers make of it.
 TOLERANCES = {torch.float16: 0.005, torch.bfloat16: 0.04}
 MODES = {

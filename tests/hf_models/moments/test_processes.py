@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_moment_models import LABELS, MODELS, inputs, small
+from small_moment_models import LABELS, every_model, inputs, small
 
 SCRIPT = Path(__file__).parents[2] / "fixtures" / "two_process_moments.py"
 
@@ -18,7 +18,7 @@ def results(tmp_path_factory, warm_python):
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["first step", "hard negatives"])
-@pytest.mark.parametrize("name", MODELS)
+@every_model
 def test_two_processes_with_uneven_batches_have_the_loss_and_gradients_of_one(results, name, step):
     alone = results["alone"][name][step]
     assert alone["scores"] == (5, 3)

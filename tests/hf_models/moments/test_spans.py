@@ -9,45 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_moment_models import both_streams, every_model, small
 
-from hf_models import (
-    HEROConfig,
-    HEROForMomentRetrieval,
-    ReLoCLNetConfig,
-    ReLoCLNetForMomentRetrieval,
-    XMLConfig,
-    XMLForMomentRetrieval,
-)
 from hf_models.moments.corpus import MomentCorpus, VideoBatch, encode_corpus
 from hf_models.moments.spans import PRESETS, MomentRanking, SpanSearch, clip_labels, end_offsets
 from hf_models.moments.temporal_nms import temporal_nms
 
-SIZES = {
-    "video_feature_size": 10,
-    "query_feature_size": 12,
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "max_query_tokens": 6,
-    "max_video_clips": 9,
-}
 NUM_CLIPS = [9, 6, 1, 8, 9, 3, 7]
 CONVENTIONS = ("inclusive", "exclusive", "xml_legacy", "hero_legacy")
-
-
-def make_model(name="xml", *, subtitles=False, **changes):
-    torch.manual_seed(0)
-    sizes = {**SIZES, "subtitle_feature_size": 7 if subtitles else None, **changes}
-    if name == "hero":
-        hero = {"num_cross_modal_layers": 1, "num_temporal_layers": 1, "intermediate_size": 32, "vocab_size": 9}
-        model = HEROForMomentRetrieval(HEROConfig(**sizes, **hero))
-    elif name == "reloclnet":
-        model = ReLoCLNetForMomentRetrieval(ReLoCLNetConfig(**sizes))
-    else:
-        model = XMLForMomentRetrieval(XMLConfig(**sizes))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    return model.eval()
 
 
 def make_videos(*, subtitles=False):
@@ -78,12 +47,16 @@ def make_queries(model, num_queries=5):
     return model.encode_query(torch.randn(num_queries, 4, 12, generator=generator), torch.ones(num_queries, 4))
 
 
+def encoded(model, videos):
+    return model.encode_video(videos.video_features, videos.video_mask, subtitle_features=videos.subtitle_features)
+
+
 @torch.no_grad()
 def every_span(model, queries, videos, *, offsets, num_videos, convention):
     """(video, start, end, score) of all spans of each query, best first, one query and one video at a time."""
-    encoded = model.encode_video(videos.video_features, videos.video_mask, subtitle_features=videos.subtitle_features)
-    scores = model.video_scores(queries, encoded)
-    start_logits, end_logits = model.span_head(queries, encoded)
+    read = encoded(model, videos)
+    scores = model.video_scores(queries, read)
+    start_logits, end_logits = model.span_head(queries, read)
     found = []
     for query in range(len(queries)):
         spans = []
@@ -116,10 +89,10 @@ def assert_same_spans(ranking, expected, num_spans):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("name", ["xml", "reloclnet", "hero"])
-@pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
+@every_model
+@both_streams
 def test_the_search_agrees_with_a_search_over_every_span(name, subtitles, convention):
-    model, videos = (make_model(name, subtitles=subtitles, end_convention=convention), make_videos(subtitles=subtitles))
+    model, videos = (small(name, subtitles=subtitles, end_convention=convention), make_videos(subtitles=subtitles))
     corpus = encode_corpus(model, in_two_batches(videos), num_videos=len(NUM_CLIPS))
     queries = make_queries(model)
     search = SpanSearch(model, corpus, min_clips=2, max_clips=5, num_videos=4, num_spans=30)
@@ -127,17 +100,13 @@ def test_the_search_agrees_with_a_search_over_every_span(name, subtitles, conven
     offsets = end_offsets(2, 5, convention)
     expected = every_span(model, queries, videos, offsets=offsets, num_videos=4, convention=convention)
     assert_same_spans(ranking, expected, 30)
-    scores = model.video_scores(queries, model.encode_video(*videos_of(videos)[:2], **videos_of(videos)[2]))
+    scores = model.video_scores(queries, encoded(model, videos))
     assert ranked_videos.tolist() == scores.argsort(descending=True)[:, :4].tolist()
-
-
-def videos_of(videos):
-    return videos.video_features, videos.video_mask, {"subtitle_features": videos.subtitle_features}
 
 
 @pytest.mark.parametrize("memory_megabytes", [1e-6, 0.01, 96])
 def test_the_bound_on_memory_changes_the_blocks_and_not_the_result(memory_megabytes):
-    model = make_model()
+    model = small("xml")
     corpus = encode_corpus(model, [make_videos()], num_videos=len(NUM_CLIPS))
     queries = make_queries(model, 70)
     expected, expected_videos = SpanSearch(model, corpus, min_clips=1, max_clips=4).rank(queries)
@@ -152,7 +121,7 @@ def test_the_bound_on_memory_changes_the_blocks_and_not_the_result(memory_megaby
 
 
 def test_copies_of_a_video_come_in_the_order_of_the_corpus():
-    model, videos = make_model(), make_videos()
+    model, videos = small("xml"), make_videos()
     rows = [3, 1, *[2] * 20]
     features, mask = videos.video_features[rows], videos.video_mask[rows]
     copies = VideoBatch([str(row) for row in range(len(rows))], features, mask, torch.ones(len(rows)))
@@ -165,7 +134,8 @@ def test_copies_of_a_video_come_in_the_order_of_the_corpus():
 
 
 def test_a_video_that_is_taken_out_is_not_found():
-    model, queries = make_model(), make_queries(make_model())
+    model = small("xml")
+    queries = make_queries(model)
     corpus = encode_corpus(model, [make_videos()], num_videos=len(NUM_CLIPS))
     search = SpanSearch(model, corpus, min_clips=1, max_clips=4, num_videos=3)
     best = search.rank(queries)[1][:, 0]
@@ -177,14 +147,13 @@ def test_a_video_that_is_taken_out_is_not_found():
 
 
 def test_a_search_in_one_given_video_sees_that_video_only():
-    model, videos = make_model(), make_videos()
+    model, videos = small("xml"), make_videos()
     corpus = encode_corpus(model, [videos], num_videos=len(NUM_CLIPS))
     queries, targets = make_queries(model), torch.tensor([3, 0, 5, 2, 6])
     ranking = SpanSearch(model, corpus, min_clips=1, max_clips=4, num_spans=12).localize(queries, targets)
     offsets = end_offsets(1, 4, "inclusive")
     all_spans = every_span(model, queries, videos, offsets=offsets, num_videos=7, convention="inclusive")
-    encoded = model.encode_video(videos.video_features, videos.video_mask)
-    factors = (model.config.score_scale * model.video_scores(queries, encoded)).exp()
+    factors = (model.config.score_scale * model.video_scores(queries, encoded(model, videos))).exp()
     expected = [
         [(*span[:3], span[3] / factors[q, v].item()) for span in spans if span[0] == v]
         for q, (v, spans) in enumerate(zip(targets.tolist(), all_spans, strict=True))
@@ -194,7 +163,7 @@ def test_a_search_in_one_given_video_sees_that_video_only():
 
 
 def test_a_corpus_on_disk_gives_the_same_and_appears_whole(tmp_path):
-    model, videos = make_model(subtitles=True), make_videos(subtitles=True)
+    model, videos = small("xml", subtitles=True), make_videos(subtitles=True)
     in_memory = encode_corpus(model, [videos], num_videos=len(NUM_CLIPS))
     folder = tmp_path / "deep" / "corpus"
     mapped = encode_corpus(model, in_two_batches(videos), num_videos=len(NUM_CLIPS), folder=folder)
@@ -213,7 +182,7 @@ def test_a_corpus_on_disk_gives_the_same_and_appears_whole(tmp_path):
 
 
 def test_a_failed_encoding_keeps_the_corpus_that_was_there(tmp_path):
-    model, videos = make_model(), make_videos()
+    model, videos = small("xml"), make_videos()
     encode_corpus(model, [videos], num_videos=7, folder=tmp_path / "corpus")
     with pytest.raises(ValueError, match="8 different videos were announced and 7 came"):
         encode_corpus(model, [videos], num_videos=8, folder=tmp_path / "corpus")
@@ -230,11 +199,11 @@ def test_videos_that_do_not_fit_the_corpus_are_refused(num_videos, max_clips, em
     if empty:
         videos.video_mask[2] = 0
     with pytest.raises(ValueError, match="there may be at most"):
-        encode_corpus(make_model(), [videos], num_videos=num_videos, max_clips=max_clips)
+        encode_corpus(small("xml"), [videos], num_videos=num_videos, max_clips=max_clips)
 
 
 def test_a_corpus_of_one_video_can_be_searched():
-    model, videos = make_model(), make_videos()
+    model, videos = small("xml"), make_videos()
     first = VideoBatch(["only"], videos.video_features[:1], videos.video_mask[:1], torch.ones(1))
     corpus = encode_corpus(model, [first], num_videos=1)
     ranking, ranked = SpanSearch(model, corpus, min_clips=2, max_clips=3).rank(make_queries(model))
@@ -243,7 +212,7 @@ def test_a_corpus_of_one_video_can_be_searched():
 
 
 def test_limits_that_leave_no_span_are_refused():
-    model = make_model()
+    model = small("xml")
     corpus = encode_corpus(model, [make_videos()], num_videos=7)
     for limits in ({"min_clips": 0, "max_clips": 3}, {"min_clips": 4, "max_clips": 3}):
         with pytest.raises(ValueError, match="leave no span"):

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from small_moment_models import LABELS, MODELS, inputs, small
+from small_moment_models import LABELS, MODELS, both_streams, every_model, inputs, small
 from transformers import AutoModel, BertConfig, BertModel, Trainer, TrainingArguments
 
 from hf_models import HEROForMomentRetrieval, XMLForMomentRetrieval
 
-every_model = pytest.mark.parametrize("name", MODELS)
-both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
 # Layers that run over queries, and over videos without and with subtitles.
 LAYERS = {"xml": (1, 3, 6), "reloclnet": (2, 4, 8), "hero": (3, 3, 3)}
 

@@ -267,7 +267,8 @@ def test_a_dry_run_prints_the_price_and_sends_no_request(call, tmp_path, capsys,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("module", [caption, pytest.param(rewrite, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [caption, rewrite])
 def test_after_kill_9_no_request_is_paid_twice(call, data, tmp_path, warm_python, module):
     def answer(body):
         return says(body) if module is caption else json.dumps({"target_caption": says(body)})

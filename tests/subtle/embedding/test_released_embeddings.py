@@ -16,8 +16,8 @@ from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.hub import publish, upload
-from subtle.hub.everything import Target
 from subtle.hub.options import PublishConfig
+from subtle.hub.publish import Target
 from subtle.run.models import load_trained
 from subtle.run.shared_config import EmbedConfig
 from subtle.table import table

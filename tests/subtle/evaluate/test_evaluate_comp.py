@@ -27,19 +27,29 @@ def vidclip_folder(tiny_comp, tmp_path_factory):
     return str(folder)
 
 
-def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp_path, capsys):
-    config = EvaluateCompConfig(
-        models=[vidclip_folder, tiny_comp["model"]],
-        data_dir=tiny_comp["data_dir"],
-        split="validation",
-        output_dir=str(tmp_path),
-        device="cpu",
-    )
-    measured = run(config)
+@pytest.fixture
+def measure(tiny_comp, tmp_path):
+    """Measure the tiny CLIP, unless told otherwise, on the tiny pairs."""
+    given = {"models": [tiny_comp["model"]], "data_dir": tiny_comp["data_dir"], "device": "cpu"}
+    return lambda **changes: run(EvaluateCompConfig(**given | {"output_dir": str(tmp_path / "out")} | changes))
+
+
+@pytest.fixture
+def results(tmp_path):
+    return lambda: json.loads((tmp_path / "out/results.json").read_text())
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The rows of a table that the recipe wrote."""
+    return lambda name: pq.read_table(tmp_path / "out" / f"{name}.parquet").to_pylist()
+
+
+def test_several_models_are_measured_side_by_side(measure, results, written, tiny_comp, vidclip_folder, capsys):
+    measured = measure(models=[vidclip_folder, tiny_comp["model"]], split="validation")
     assert list(measured) == ["fresh", "clip"]
-    results = json.loads(Path(tmp_path, "results.json").read_text())
-    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
-    assert results["coverage"]["used"] == len(rows)
+    rows = written("similarities")
+    assert results()["coverage"]["used"] == len(rows)
     for name, row in measured.items():
         product = 1.0
         for kind in KINDS:
@@ -53,24 +63,15 @@ def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp
     assert "12.5" in printed
 
 
-def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(tiny_comp, tmp_path):
+def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(
+    measure, results, written, tiny_comp, tmp_path
+):
     training, pretraining = tmp_path / "tiny.yaml", tmp_path / "tiny_stacked.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
     pretraining.write_text(f"{training.read_text()}stack: 2\nclips_data_dir: {tiny_comp['data_dir']}\n")
-    config = EvaluateCompConfig(
-        compare=True,
-        objectives=["clip", "comppretrain"],
-        seeds=[0, 1],
-        vidclip_config=str(training),
-        pretrain_config=str(pretraining),
-        runs_dir=str(tmp_path / "runs"),
-        data_dir=tiny_comp["data_dir"],
-        split="validation",
-        output_dir=str(tmp_path / "out"),
-        device="cpu",
-    )
-    measured = run(config)
-    by_seed = json.loads((tmp_path / "out/results.json").read_text())["by_seed"]
+    files = {"vidclip_config": str(training), "pretrain_config": str(pretraining), "runs_dir": str(tmp_path / "runs")}
+    measured = measure(compare=True, objectives=["clip", "comppretrain"], seeds=[0, 1], split="validation", **files)
+    by_seed = results()["by_seed"]
     assert list(measured) == ["clip", "comppretrain"]
     for objective, mean in measured.items():
         first, second = (one["comprehensive_accuracy"] for one in by_seed[objective])
@@ -84,27 +85,18 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
     ):
         trained = json.loads((tmp_path / "runs" / name / "results.json").read_text())["config"]
         assert [trained[field] for field in ("objective", "seed", "stack", "model")] == expected
-    columns = pq.read_table(tmp_path / "out/similarities.parquet").column_names
-    assert {"clip/0/positive", "comppretrain/1/negative"} <= set(columns)
+    assert {"clip/0/positive", "comppretrain/1/negative"} <= written("similarities")[0].keys()
 
 
 def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or_by_likelihood(
-    tiny_comp, tmp_path, capsys
+    measure, tiny_comp, tmp_path, capsys
 ):
     training = tmp_path / "tiny.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
-    fields = {
-        "vidclip_config": str(training),
-        "runs_dir": str(tmp_path / "runs"),
-        "data_dir": tiny_comp["data_dir"],
-        "split": "validation",
-        "device": "cpu",
-    }
+    fields = {"vidclip_config": str(training), "runs_dir": str(tmp_path / "runs"), "split": "validation"}
     for score in ("embedding", "likelihood"):
-        config = EvaluateCompConfig(
-            compare=True, objectives=["captioning"], score=score, output_dir=str(tmp_path / score), **fields
-        )
-        (measured,) = run(config).values()
+        trains = {"compare": True, "objectives": ["captioning"], "output_dir": str(tmp_path / score)}
+        (measured,) = measure(score=score, **trains, **fields).values()
         assert {"text_score", "comprehensive_accuracy"} <= measured.keys()
         assert ("t2v_recall@1" in measured) is (score == "embedding")
     printed = capsys.readouterr().out
@@ -118,26 +110,15 @@ def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or
     )
     assert all(-1 <= value <= 1 for value in cosines)
     assert all(value < 0 for value in likelihoods)
-    other = EvaluateCompConfig(
-        models=[tiny_comp["model"]], score="likelihood", output_dir=str(tmp_path / "x"), **fields
-    )
     with pytest.raises(ValueError, match="ImageEncoder has no option 'score'"):
-        run(other)
+        measure(score="likelihood", **fields)
     with pytest.raises(ValueError, match="--objectives captioning"):
         EvaluateCompConfig(compare=True, score="likelihood")
 
 
-def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_path):
-    config = EvaluateCompConfig(
-        models=[str(tiny_comp["model"])],
-        draws=2,
-        data_dir=tiny_comp["data_dir"],
-        split="validation",
-        output_dir=str(tmp_path),
-        device="cpu",
-    )
-    ((name, measured),) = run(config).items()
-    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
+def test_results_are_the_mean_over_several_draws_of_the_pairs(measure, written):
+    ((name, measured),) = measure(draws=2, split="validation").items()
+    rows = written("similarities")
     drawn = [{row["key"]: row for row in rows if row["draw"] == draw} for draw in range(2)]
     assert sum(map(len, drawn)) == len(rows)
     for kind in KINDS:
@@ -152,23 +133,13 @@ def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_pat
         assert measured[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
-def test_pairs_are_drawn_by_the_seed(tiny_comp, vidclip_folder, tmp_path, capsys):
+def test_pairs_are_drawn_by_the_seed(measure, results, written, tmp_path, capsys):
     keys = []
     for seed in (0, 0, 1):
-        run(
-            EvaluateCompConfig(
-                models=[vidclip_folder],
-                data_dir=tiny_comp["data_dir"],
-                max_queries=5,
-                seed=seed,
-                output_dir=str(tmp_path / "out"),
-                device="cpu",
-                num_workers=0,
-            )
-        )
-        keys.append(pq.read_table(tmp_path / "out" / "similarities.parquet")["key"].to_pylist())
+        measure(max_queries=5, seed=seed)
+        keys.append([row["key"] for row in written("similarities")])
     assert keys[0] == keys[1] != keys[2]
-    assert len(keys[0]) == json.loads(Path(tmp_path, "out", "results.json").read_text())["coverage"]["drawn"] == 5
+    assert len(keys[0]) == results()["coverage"]["drawn"] == 5
     assert (tmp_path / "out" / "confidence.png").stat().st_size > 1000
     assert "test: 5 of " in capsys.readouterr().out
 
@@ -223,13 +194,9 @@ def test_a_users_mistake_is_one_line(capsys):
         assert message in capsys.readouterr().err
 
 
-def test_segment_mismatches_give_scores_of_pairs_and_strict_vle(tiny_comp, tmp_path, capsys):
-    options = {"data_dir": tiny_comp["data_dir"], "device": "cpu", "output_dir": str(tmp_path)}
-    config = EvaluateCompConfig(models=[tiny_comp["model"]], threshold_split="validation", **options)
-    ((name, measured),) = run(config).items()
-    results = json.loads((tmp_path / "results.json").read_text())
-    pairs = pq.read_table(tmp_path / "pairs.parquet").to_pylist()
-    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
+def test_segment_mismatches_give_scores_of_pairs_and_strict_vle(measure, results, written, capsys):
+    ((name, measured),) = measure(threshold_split="validation").items()
+    results, pairs, rows = results(), written("pairs"), written("similarities")
     mismatches = {row["key"]: row for row in rows if row["disruption_type"] == "segment_mismatch"}
     assert results["coverage"]["counterfactual pairs"] == len(pairs) == len(mismatches) > 0
     right = []
@@ -253,7 +220,9 @@ def test_segment_mismatches_give_scores_of_pairs_and_strict_vle(tiny_comp, tmp_p
     assert "16.7" in printed
 
 
-def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(tiny_comp, tmp_path, capsys):
+def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(
+    measure, results, written, tiny_comp, tmp_path, capsys
+):
     videos = sorted(Path(tiny_comp["data_dir"], "videos").glob("*.mp4"))[:2]
     table = tmp_path / "pairs.csv"
     table.write_text(
@@ -261,48 +230,37 @@ def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(tiny_com
         f"{videos[0].stem},a salto,{videos[1].stem},a leap,video\n"
         f"{videos[0].stem},a salto,gone,a leap,video\n"
     )
-    config = EvaluateCompConfig(
-        models=[tiny_comp["model"]],
-        pairs=str(table),
-        video_dir=str(videos[0].parent),
-        device="cpu",
-        output_dir=str(tmp_path / "out"),
-    )
-    ((name, measured),) = run(config).items()
-    (pair,) = pq.read_table(tmp_path / "out/pairs.parquet").to_pylist()
+    ((name, measured),) = measure(pairs=str(table), data_dir=None, video_dir=str(videos[0].parent)).items()
+    (pair,) = written("pairs")
     (a, b), (c, d) = pair[name]
     assert measured["group_score"] == measured["group_score/video"] == (min(a, d) > max(b, c))
     assert "comprehensive_accuracy" not in measured
-    (refused,) = pq.read_table(tmp_path / "out/rejections.parquet").to_pylist()
+    (refused,) = written("rejections")
     assert refused["reason"].startswith("no video: video 'gone'")
     assert "1 counterfactual pairs, 1 left out (rejections.parquet says why)" in " ".join(
         capsys.readouterr().out.split()
     )
-    assert json.loads((tmp_path / "out/results.json").read_text())["coverage"] == {"rows": 2, "used": 1, "left out": 1}
+    assert results()["coverage"] == {"rows": 2, "used": 1, "left out": 1}
 
 
 def test_a_retrieval_benchmark_is_measured_both_ways_and_missing_videos_are_counted(
-    tiny_comp, vidclip_folder, tmp_path, capsys
+    measure, results, written, tiny_comp, tmp_path, capsys
 ):
     videos = Path(tiny_comp["data_dir"], "videos")
     names = sorted(path.stem for path in videos.glob("*.mp4"))[:5]
     told = {"duration": 9.0, "timestamps": [[0, 2], [2, 4]]}
     content = {name: {**told, "sentences": [f"a vault {n}", "a twist"]} for n, name in enumerate([*names, "absent"])}
     (tmp_path / "val_1.json").write_text(json.dumps(content))
-    fields = {"models": [vidclip_folder], "retrieval": "activitynet", "device": "cpu", "num_workers": 0}
-    folders = {"data_dir": str(tmp_path), "video_dir": str(videos), "output_dir": str(tmp_path / "out")}
-    (measured,) = run(EvaluateCompConfig(**fields, **folders)).values()
-    results = json.loads(Path(tmp_path, "out", "results.json").read_text())
-    assert results["coverage"] == {"rows": 6, "used": 5, "no video file": 1, "does not decode": 0, "texts": 5}
+    (measured,) = measure(retrieval="activitynet", data_dir=str(tmp_path), video_dir=str(videos)).values()
+    assert results()["coverage"] == {"rows": 6, "used": 5, "no video file": 1, "does not decode": 0, "texts": 5}
     assert {f"{way}_recall@{k}" for way in ("t2v", "v2t") for k in (1, 5, 10)} <= set(measured)
     assert measured["t2v_recall@5"] == 1.0
     assert measured["retrieval_corpus"] == 5
-    refused = pq.read_table(tmp_path / "out" / "rejections.parquet").to_pylist()
-    assert [(row["key"], row["reason"]) for row in refused] == [("absent", "no video file")]
+    assert [(row["key"], row["reason"]) for row in written("rejections")] == [("absent", "no video file")]
     printed = capsys.readouterr().out
     assert "5 of 6 videos, 5 texts, 1 left out" in printed
     assert "MdR" in printed
     with pytest.raises(SystemExit, match=r"needs --data_dir, the folder of val_1.json, and --video_dir"):
-        run(EvaluateCompConfig(**fields, output_dir=str(tmp_path / "none")))
+        measure(retrieval="activitynet", data_dir=None)
     with pytest.raises(ValueError, match="leave --pairs, --threshold_split and --score out"):
-        EvaluateCompConfig(**fields, score="likelihood")
+        EvaluateCompConfig(retrieval="activitynet", score="likelihood")

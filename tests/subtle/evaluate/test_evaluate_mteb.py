@@ -53,6 +53,12 @@ def task(tiny, caches):
     return task
 
 
+def evaluated(model, folder, **given):
+    """As our own evaluation measures it."""
+    folders = {"embeddings": str(folder / "embeddings"), "output_dir": str(folder / "evaluation")}
+    return evaluate_tfcovr.run(EvaluateConfig(models=[model], num_workers=0, **folders | given))["two-stage"]
+
+
 def scores_of(model, task):
     """As mteb measures it."""
     kwargs = {"batch_size": 7, "show_progress_bar": False}
@@ -70,15 +76,7 @@ def scores_of(model, task):
 )
 def test_mteb_and_our_own_evaluation_agree(parts, trained, stored, task, tiny, request, tmp_path):
     model, embedded = request.getfixturevalue(trained), request.getfixturevalue(stored)
-    config = EvaluateConfig(
-        dataset=tiny["dataset"],
-        models=[model],
-        embeddings=embedded,
-        query=parts,
-        num_workers=0,
-        output_dir=str(tmp_path),
-    )
-    ours = evaluate_tfcovr.run(config)["two-stage"]
+    ours = evaluated(model, tmp_path, dataset=tiny["dataset"], embeddings=embedded, query=parts)
     theirs = scores_of(OurEncoder(load_encoder(model), "tiny", parts=parts), task)
     for k in (5, 10, 25, 50):
         assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
@@ -92,14 +90,7 @@ def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_p
     path = data / "mini-clips" / "test.parquet"
     is_gone = pl.col("clip_id") == "test-red-0"
     pl.read_parquet(path).with_columns(video=pl.when(~is_gone).then("video")).write_parquet(path)
-    config = EvaluateConfig(
-        dataset=str(data),
-        models=[model],
-        embeddings=str(tmp_path / "embeddings"),
-        num_workers=0,
-        output_dir=str(tmp_path / "evaluation"),
-    )
-    ours = evaluate_tfcovr.run(config)["two-stage"]
+    ours = evaluated(model, tmp_path, dataset=str(data))
     theirs = scores_of(OurEncoder(load_encoder(model), "tiny"), TFCoVR(dataset=str(data)))
     for k in (5, 10, 25, 50):
         assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
@@ -239,15 +230,7 @@ def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, ti
     assert {name: again[name] for name in again if "own_clip" in name} == {
         name: expected[name] for name in expected if "own_clip" in name
     }
-    config = EvaluateConfig(
-        dataset_config="composed",
-        **there,
-        models=[model],
-        embeddings=str(tmp_path / "embeddings"),
-        num_workers=0,
-        output_dir=str(tmp_path / "evaluation"),
-    )
-    measured = evaluate_tfcovr.run(config)["two-stage"]
+    measured = evaluated(model, tmp_path, dataset_config="composed", **there)
     assert measured["map@50"] == pytest.approx(again[f"map_at_50_{LEFT_OUT}"], abs=1e-6)
 
 

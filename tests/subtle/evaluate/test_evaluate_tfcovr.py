@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import torch
 import yaml
 from datasets import DatasetDict
 from transformers import AutoConfig
@@ -38,15 +37,30 @@ def trained(tiny, embedded, tmp_path_factory):
     return folders
 
 
+def make_config(tiny, embedded, trained, folder):
+    given = {"models": trained[:1], "embeddings": embedded, "num_workers": 0, "output_dir": str(folder / "evaluation")}
+    return EvaluateConfig(dataset=tiny["dataset"], **given)
+
+
 @pytest.fixture
 def config(tiny, embedded, trained, tmp_path):
-    return EvaluateConfig(
-        dataset=tiny["dataset"],
-        models=trained[:1],
-        embeddings=embedded,
-        num_workers=0,
-        output_dir=str(tmp_path / "evaluation"),
-    )
+    return make_config(tiny, embedded, trained, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def plain(tiny, embedded, trained, caches, tmp_path_factory):
+    """The metrics of one model, what was written as results, and its predictions."""
+    config = make_config(tiny, embedded, trained, tmp_path_factory.mktemp("plain"))
+    measured = evaluate_tfcovr.run(config)["two-stage"]
+    return measured, results_of(config), predictions_of(config)
+
+
+def results_of(config):
+    return json.loads(Path(config.output_dir, "results.json").read_text())
+
+
+def predictions_of(config):
+    return pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
 
 
 def average_precision(ranked, relevant, k):
@@ -59,9 +73,8 @@ def average_precision(ranked, relevant, k):
     return total / min(len(relevant), k)
 
 
-def test_metrics_agree_with_a_second_implementation(config):
-    measured = evaluate_tfcovr.run(config)["two-stage"]
-    predictions = pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
+def test_metrics_agree_with_a_second_implementation(plain):
+    measured, _, predictions = plain
     assert len(predictions) == 36
     for k in (5, 10, 25, 50):
         expected = statistics.mean(
@@ -71,19 +84,18 @@ def test_metrics_agree_with_a_second_implementation(config):
         assert measured[f"map@{k}"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_gallery_is_every_other_clip_of_the_split_once(config):
-    evaluate_tfcovr.run(config)
-    for row in pl.read_parquet(Path(config.output_dir) / "predictions.parquet").iter_rows(named=True):
+def test_the_gallery_is_every_other_clip_of_the_split_once_by_cosines(plain):
+    for row in plain[2].iter_rows(named=True):
         assert row["query_clip_id"] not in row["ranked_clip_ids"]
         assert len(row["ranked_clip_ids"]) == len(set(row["ranked_clip_ids"])) == 11
         assert row["scores"] == sorted(row["scores"], reverse=True)
         assert len(row["scores"]) == 11
+        assert max(map(abs, row["scores"])) <= 1 + 1e-5
 
 
-def test_results_have_the_coverage_and_the_protocol(config):
-    measured = evaluate_tfcovr.run(config)
-    results = json.loads(Path(config.output_dir, "results.json").read_text())
-    assert results["figures"] == measured
+def test_results_have_the_coverage_and_the_protocol(plain):
+    measured, results, _ = plain
+    assert results["figures"] == {"two-stage": measured}
     assert results["gallery_size"] == 12
     assert "protocol:standard" in results["signature"]
     assert results["coverage"]["two-stage"] == {
@@ -101,13 +113,13 @@ def without_grey_in_training(loaded):
     return DatasetDict({**loaded, "train": loaded["train"].filter(lambda clip: clip["label"] != "grey")})
 
 
-def test_queries_are_measured_in_groups_where_a_label_has_no_training_clip(config, monkeypatch, capsys):
-    whole = evaluate_tfcovr.run(config)["two-stage"]
-    assert "by_group" not in json.loads(Path(config.output_dir, "results.json").read_text())
+def test_queries_are_measured_in_groups_where_a_label_has_no_training_clip(config, plain, monkeypatch, capsys):
+    whole, results, _ = plain
+    assert "by_group" not in results
     load = measure.load_splits
     monkeypatch.setattr(measure, "load_splits", lambda *a, **kw: without_grey_in_training(load(*a, **kw)))
     assert evaluate_tfcovr.run(config)["two-stage"] == whole
-    found = json.loads(Path(config.output_dir, "results.json").read_text())["by_group"]["two-stage"]
+    found = results_of(config)["by_group"]["two-stage"]
     counts = {group: values["queries"] for group, values in found.items()}
     assert counts == {"seen_to_seen": 18, "seen_to_unseen": 9, "unseen_to_seen": 9}
     mean = sum(values["queries"] * values["map@10"] for values in found.values()) / 36
@@ -115,8 +127,7 @@ def test_queries_are_measured_in_groups_where_a_label_has_no_training_clip(confi
     assert "whether the labels of query and target have training clips" in capsys.readouterr().out
 
 
-def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
-    complete = evaluate_tfcovr.run(config)["two-stage"]["map@50"]
+def test_missing_clips_show_in_the_coverage_and_in_the_score(config, plain, tmp_path):
     partial = tmp_path / "partial"
     for kind in ("video", "text"):
         store = FeatureStore(Path(config.embeddings) / kind)
@@ -126,20 +137,20 @@ def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
     (partial / "results.json").write_text("{}")
     config.embeddings = str(partial)
     measured = evaluate_tfcovr.run(config)["two-stage"]
-    coverage = json.loads(Path(config.output_dir, "results.json").read_text())["coverage"]["two-stage"]
+    coverage = results_of(config)["coverage"]["two-stage"]
     assert (coverage["queries"], coverage["queries_ranked"]) == (36, 33)
     assert (coverage["gallery_clips"], coverage["gallery_clips_ranked"]) == (12, 11)
     assert coverage["targets"] - coverage["targets_in_gallery"] == 9
-    assert measured["map@50"] < complete
+    assert measured["map@50"] < plain[0]["map@50"]
 
 
 def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(config):
     config.protocol = "tfcovr-official"
     evaluate_tfcovr.run(config)
-    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    results = results_of(config)
     assert results["gallery_size"] == 36
     assert "protocol:tfcovr-official" in results["signature"]
-    predictions = pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
+    predictions = predictions_of(config)
     firsts = [targets[0] for targets in predictions["target_clip_ids"]]
     for row in predictions.iter_rows(named=True):
         assert sorted(row["ranked_clip_ids"]) == sorted(firsts)
@@ -150,13 +161,13 @@ def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(
 def test_the_gallery_may_be_the_targets_alone(config):
     config.gallery = "targets"
     evaluate_tfcovr.run(config)
-    assert json.loads(Path(config.output_dir, "results.json").read_text())["gallery_size"] == 12
+    assert results_of(config)["gallery_size"] == 12
 
 
 def test_several_models_give_mean_and_standard_deviation(config, trained):
     config.models = trained
     measured = evaluate_tfcovr.run(config)["two-stage"]
-    by_seed = json.loads(Path(config.output_dir, "results.json").read_text())["by_seed"]["two-stage"]
+    by_seed = results_of(config)["by_seed"]["two-stage"]
     values = [one["map@10"] for one in by_seed]
     assert measured["map@10"] == pytest.approx(sum(values) / 2)
     assert measured["map@10_std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
@@ -178,10 +189,9 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
     assert made == {"stage1", "frames", "zero-shot", "stage1-shuffled"}
 
 
-def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_as_it_is(
-    config, trained, tmp_path, monkeypatch
+def test_the_comparison_trains_baselines_as_the_given_model_was_once_and_refuses_those_of_another_training(
+    config, plain, tmp_path, monkeypatch
 ):
-    alone = evaluate_tfcovr.run(config)
     config.compare, config.systems, config.runs_dir = (
         True,
         ["two-stage", "text-only"],
@@ -191,17 +201,12 @@ def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_
     monkeypatch.setattr(evaluate_tfcovr, "train", lambda one: (trainings.append(one), stage2.run(one)))
     measured = evaluate_tfcovr.run(config)
     assert list(measured) == config.systems
-    assert measured["two-stage"] == alone["two-stage"]
+    assert measured["two-stage"] == plain[0]
     (training,) = trainings
     assert {name: getattr(training, name) for name in TRAINING} == TRAINING
     assert training.output_dir == str(tmp_path / "systems/text-only/seed-0")
     evaluate_tfcovr.run(config)
     assert len(trainings) == 1
-
-
-def test_a_baseline_of_another_training_is_refused(config, tmp_path):
-    config.compare, config.systems, config.runs_dir = True, ["text-only"], str(tmp_path / "systems")
-    evaluate_tfcovr.run(config)
     path = tmp_path / "systems/text-only/seed-0/results.json"
     results = json.loads(path.read_text())
     results["config"]["learning_rate"] = 1.0
@@ -261,12 +266,6 @@ def test_embeddings_of_another_encoder_are_refused(config, tiny, tmp_path):
     config.models = [f"{other.output_dir}/model"]
     with pytest.raises(ValueError, match="features of two models must not be mixed"):
         evaluate_tfcovr.run(config)
-
-
-def test_search_uses_cosines(config):
-    evaluate_tfcovr.run(config)
-    scores = torch.tensor(pl.read_parquet(Path(config.output_dir) / "predictions.parquet")["scores"].to_list())
-    assert scores.abs().max() <= 1 + 1e-5
 
 
 @pytest.mark.parametrize("share", [0, 0.5])

@@ -52,19 +52,26 @@ def query(number, text, ranked, targets):
     }
 
 
-@pytest.fixture
-def config(tiny, tmp_path):
+def make_config(tiny, folder):
     blue = [f"test-blue-{number}" for number in range(3)]
     rows = [
         query(0, "show <b>blue</b>", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
         query(1, "show blue", ["test-red-2", "test-red-1", "test-blue-2"], blue),
     ]
-    write_evaluation(tmp_path / "evaluation", rows)
-    return ReportConfig(
-        dataset=tiny["dataset"],
-        evaluation_dir=str(tmp_path / "evaluation"),
-        output_dir=str(tmp_path / "report"),
-    )
+    write_evaluation(folder / "evaluation", rows)
+    folders = {"evaluation_dir": str(folder / "evaluation"), "output_dir": str(folder / "report")}
+    return ReportConfig(dataset=tiny["dataset"], **folders)
+
+
+@pytest.fixture
+def config(tiny, tmp_path):
+    return make_config(tiny, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def rendered(tiny, caches, tmp_path_factory):
+    """The page, and the table of labels, of two queries for blue."""
+    return render(make_config(tiny, tmp_path_factory.mktemp("rendered")))
 
 
 class Page(HTMLParser):
@@ -101,30 +108,25 @@ def with_clips(monkeypatch, **columns):
     monkeypatch.setattr(report, "load_split", changed)
 
 
-def test_right_and_wrong_answers_are_told_apart_by_word_and_frame(config):
-    page, _ = render(config)
+def test_right_and_wrong_answers_are_told_apart_by_word_and_frame(rendered):
+    page, _ = rendered
     assert len(re.findall('<li class="clip right">\\s*<b>[123] ✓ right</b>', page)) == 3
     assert len(re.findall('<li class="clip wrong">\\s*<b>[123] ✗ wrong</b>', page)) == 3
     assert ".wrong video, .wrong .missing { border: 3px dashed" in page
     assert page.count('src="data:video/mp4;base64,') == 8  # two queries with three answers each
 
 
-def test_a_label_gets_the_mean_average_precision_of_its_queries(config):
-    _, per_label = render(config)
+def test_a_label_gets_the_mean_average_precision_of_its_queries_and_coverage_stands_beside_it(rendered):
+    page, per_label = rendered
     (row,) = per_label.iter_rows(named=True)
     assert row["queries"] == 2
     assert row["value"] == pytest.approx(((1 + 2 / 3) / 3 + (1 / 3) / 3) / 2)
-
-
-def test_text_from_data_is_escaped(config):
-    page, _ = render(config)
-    assert "show &lt;b&gt;blue&lt;/b&gt;" in page
-    assert "<b>blue</b>" not in page
-
-
-def test_coverage_stands_beside_the_metrics(config):
-    page, _ = render(config)
     assert "2 of 3 queries could be ranked, against 11 of 12 clips" in page
+
+
+def test_text_from_data_is_escaped(rendered):
+    assert "show &lt;b&gt;blue&lt;/b&gt;" in rendered[0]
+    assert "<b>blue</b>" not in rendered[0]
 
 
 def test_without_queries_no_clip_leaves_its_folder(config):
@@ -137,12 +139,6 @@ def test_a_clip_whose_video_is_gone_is_shown_as_missing(config, monkeypatch):
     monkeypatch.setattr("subtle.tfcovr.shown_queries.encode_clip", lambda row: None)
     page, _ = render(config)
     assert page.count("the video cannot be read") == 8
-
-
-def test_a_missing_evaluation_says_how_to_make_it(config, tmp_path):
-    config.evaluation_dir = str(tmp_path / "nowhere")
-    with pytest.raises(SystemExit, match=r"evaluate\.py tfcovr"):
-        render(config)
 
 
 def test_the_recipe_writes_the_page_and_the_table(config, capsys):
@@ -181,33 +177,28 @@ def test_nothing_is_mistaken_where_every_first_answer_is_right(config, tmp_path)
     assert "Nothing: the clip at rank 1 is a right answer to every query." in page
 
 
-def test_the_evaluations_own_dataset_is_read(config, tmp_path):
-    record = {"dataset": config.dataset, "dataset_config": "mini", "split": "test", "protocol": "standard"}
+def test_the_evaluations_own_dataset_is_read_unless_a_flag_names_another(config, tmp_path):
     rows = [query(0, "show blue", ["test-blue-1", "test-red-1"], ["test-blue-1"])]
+    record = {"dataset": config.dataset, "dataset_config": "mini", "split": "test", "protocol": "standard"}
     write_evaluation(tmp_path / "evaluation", rows, config=record)
     page, _ = render(ReportConfig(evaluation_dir=config.evaluation_dir))
     assert page.count('src="data:video/mp4;base64,') == 3
-
-
-def test_a_flag_wins_over_the_evaluations_dataset(config, tmp_path):
-    record = {"dataset": "nowhere", "dataset_config": "none", "split": "none", "protocol": "standard"}
-    rows = [query(0, "show blue", ["test-blue-1"], ["test-blue-1"])]
-    write_evaluation(tmp_path / "evaluation", rows, config=record)
-    config.dataset_config, config.split = "mini", "test"
-    page, _ = render(config)
+    write_evaluation(tmp_path / "evaluation", rows, config={**dict.fromkeys(record, "none"), "protocol": "standard"})
+    page, _ = render(replace(config, dataset_config="mini", split="test"))
     assert f"dataset <b>{config.dataset}</b>, configuration <b>mini</b>, split <b>test</b>" in page
 
 
-def test_a_dataset_without_the_evaluated_clips_is_refused(config):
-    config.split = "train"
-    with pytest.raises(SystemExit, match=r"none of the evaluated queries' clips, such as 'test-red-0'.*--data_dir"):
-        render(config)
-
-
-def test_a_dataset_that_has_moved_is_named_with_the_flags_that_say_where_it_is(config):
-    config.data_dir = "/gone"
-    with pytest.raises(SystemExit, match=r"data_dir='/gone'.*--data_dir"):
-        render(config)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evaluation_dir": "no/where"}, r"evaluate\.py tfcovr"),
+        ({"split": "train"}, r"none of the evaluated queries' clips, such as 'test-red-0'.*--data_dir"),
+        ({"data_dir": "/gone"}, r"data_dir='/gone'.*--data_dir"),
+    ],
+)
+def test_an_evaluation_and_clips_that_are_not_there_are_named_with_the_cure(config, changes, message):
+    with pytest.raises(SystemExit, match=message):
+        render(replace(config, **changes))
 
 
 def test_results_of_another_recipe_are_refused(config, tmp_path):
@@ -253,10 +244,11 @@ def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
         assert drawn["query_id"].to_list() == shown
 
 
-def test_the_interval_is_over_long_videos_not_over_queries(config, monkeypatch, tmp_path):
+def test_the_interval_is_over_long_videos_not_over_queries(config, rendered, monkeypatch, tmp_path):
     """Of two queries of one video, 5/9 and 1/9, and one of another, 1: means 1/3 and 1, of two videos and one query."""
-    page, _ = render(config)
-    assert 'class="interval"' not in page, "both queries are of one clip, and its video says nothing about others"
+    assert 'class="interval"' not in rendered[0], (
+        "both queries are of one clip, and its video says nothing about others"
+    )
     blue = [f"test-blue-{number}" for number in range(3)]
     rows = [
         query(0, "one", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
@@ -295,8 +287,8 @@ def test_markup_in_a_label_stays_text(config, monkeypatch):
     assert {one["data-target"] for one in page.all("section") if one.get("class") == "query"} == {label}
 
 
-def test_the_page_may_run_its_own_script_and_reach_no_network(config):
-    page = Page(render(config)[0])
+def test_the_page_may_run_its_own_script_and_reach_no_network(rendered):
+    page = Page(rendered[0])
     (policy,) = (one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
     assert rules.pop("script-src") == csp_hash("".join(page.text["script"]))
@@ -310,14 +302,12 @@ def test_the_page_may_run_its_own_script_and_reach_no_network(config):
     assert not [one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)]
 
 
-def test_no_clip_plays_before_the_script_has_checked_for_reduced_motion(config):
-    page = Page(render(config)[0])
+def test_without_script_every_query_is_shown_and_with_it_no_clip_plays_before_it_has_checked_for_reduced_motion(
+    rendered,
+):
+    page = Page(rendered[0])
     assert all("controls" in video and "autoplay" not in video for video in page.all("video"))
     assert 'matchMedia("(prefers-reduced-motion: no-preference)")' in "".join(page.text["script"])
-
-
-def test_without_script_every_query_is_shown(config):
-    page = Page(render(config)[0])
     assert not [one for one in page.all("section") if "hidden" in one]
     assert [one for one in page.all("div") if one.get("class") == "controls" and "hidden" in one]
 

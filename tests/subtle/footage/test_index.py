@@ -390,7 +390,7 @@ def test_vectors_of_mixed_precision_are_a_model_of_their_own_that_searches_load_
     assert search.find(asked)[0]["video"] == "d.mp4"
 
 
-@pytest.mark.parametrize("killed", [None, 0, 1, 2, 5])
+@pytest.mark.parametrize("killed", [None, 2, *(pytest.param(one, marks=pytest.mark.slow) for one in (0, 1, 5))])
 def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_before, monkeypatch, killed):
     """A folder by its address, which no lock keeps; the second run begins and ends, or dies, after the first looked."""
     index.run(config)
@@ -459,13 +459,14 @@ def test_shots_are_cut_where_the_picture_changes(config, videos):
 
 
 def test_an_encoder_that_gives_no_numbers_is_refused(config, monkeypatch):
-    encode = index.Indexer.embed
+    load = index.load_model
 
-    def broken(self, batch):
-        monkeypatch.setattr(self.encoder, "vectors", lambda frames: np.full((len(frames), 16), np.nan))
-        return encode(self, batch)
+    def broken(config):
+        encoder = load(config)
+        encoder.vectors = lambda frames: np.full((len(frames), 16), np.nan)
+        return encoder
 
-    monkeypatch.setattr(index.Indexer, "embed", broken)
+    monkeypatch.setattr(index, "load_model", broken)
     with pytest.raises(ValueError, match="not finite"):
         index.run(config)
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
+import evaluate
 import numpy as np
 import opentimelineio as otio
 import polars as pl
@@ -18,18 +19,18 @@ import torch
 from colored_videos import write_colored_video
 from PIL import Image, ImageDraw
 
+import metrics as our_metrics
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.index.search import search_moments
-from hf_models.index.store import MomentIndex
+from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.footage import index, search
-from subtle.footage.exporting import contact_sheet, export, picture_of
+from subtle.footage.exporting import contact_sheet, export, picture_of, write_timelines
 from subtle.footage.models import load_again
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.footage.output import CONTROL_CHARACTERS, FORMATS
-from subtle.footage.timelines import write_timelines
 from subtle.options import run_recipe
 from subtle.run.models import load_encoders
 from subtle.run.shared_config import EmbedConfig
@@ -132,21 +133,10 @@ def test_few_results_are_the_first_of_many(config):
 
 
 def test_ties_across_the_limit_are_decided_by_all_that_are_tied(tmp_path):
-    from hf_models.index.store import IndexedModel, moment_schema
-    from subtle.footage.updating import moment_table  # noqa: F401 - the store is filled by hand
-
     opened = MomentIndex.create(tmp_path / "index")
     model = opened.add(IndexedModel("k", "m", {}, 2, "/"))
-    rows = [
-        {
-            "moment_id": str(n),
-            "video": f"{999 - n:03}.mp4",
-            "start_seconds": 0.0,
-            "end_seconds": 1.0,
-            "vector": [1.0, 0.0],
-        }
-        for n in range(300)
-    ]
+    same = {"start_seconds": 0.0, "end_seconds": 1.0, "vector": [1.0, 0.0]}
+    rows = [{"moment_id": str(n), "video": f"{999 - n:03}.mp4", **same} for n in range(300)]
     opened.moments("k").add(pa.Table.from_pylist(rows, schema=moment_schema(2)))
     found = search_moments(opened, model, np.array([1.0, 0.0], np.float32), limit=3)
     assert [row["video"] for row in found] == ["700.mp4", "701.mp4", "702.mp4"]
@@ -255,15 +245,6 @@ def test_a_model_that_was_trained_again_in_the_same_place_is_refused(config, ind
     assert "has changed since it made the vectors of the index (other weights)" in capsys.readouterr().err
 
 
-def test_a_model_of_videos_alone_takes_no_text(config, indexed, tiny, tmp_path, capsys):
-    made = replace(indexed, output=str(tmp_path / "index"), model=tiny["vision_model"])
-    index.run(made)
-    assert run_recipe(search.main, replace(config, index=made.output)) == 2
-    assert "embeds videos only" in capsys.readouterr().err
-    best = search.find(replace(config, index=made.output, text=None, start_seconds=0, end_seconds=2))[0]
-    assert (best["video"], best["start_seconds"], best["score"]) == ("first/1.mp4", 0.0, pytest.approx(1.0))
-
-
 def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tmp_path):
     evaluated = EvaluateConfig(
         dataset=tiny["dataset"],
@@ -302,11 +283,7 @@ def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tm
         assert [one["score"] for one in found] == pytest.approx(row["scores"], abs=1e-5)
         ranked.append([one["moment_id"] for one in found])
         references.append(row["target_clip_ids"])
-    import evaluate as evaluate_library
-
-    import metrics as our_metrics
-
-    metric = evaluate_library.load(our_metrics.space("map_at_k"))
+    metric = evaluate.load(our_metrics.space("map_at_k"))
     own = predictions["query_clip_id"].to_list()
     again = metric.compute(predictions=ranked, references=references, k=[5, 10, 25, 50], exclude=own)
     assert len(ranked) == 36
@@ -576,6 +553,7 @@ def test_a_text_of_an_index_never_moves_the_cursor_in_any_format():
         "end_seconds": 1.0,
         "score": 0.5,
         "label": "\x1b]0;t\x07\u202e\n",
+        "moment_id": "a#t=0,1",
     }
     for name, show in FORMATS.items():
         text = show([row])

@@ -26,9 +26,8 @@ from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import search as exact_search
-from subtle.demo_space.app import LIMITS, code_hash, vectors_of
+from subtle.demo_space.app import LIMITS, GallerySearch, code_hash, vectors_of
 from subtle.demo_space.app import load_encoder as load_model_of_space
-from subtle.demo_space.gallery_search import GallerySearch
 from subtle.hub import demo as publishing_demo
 from subtle.hub import model as publishing_model
 from subtle.hub.contents import check_text, files_of, machine_folders

@@ -4,12 +4,12 @@ import pytest
 import yaml
 
 import metrics
-from subtle.hub import metric
+from subtle.hub.publish import prepare_metric
 
 
 @pytest.mark.parametrize("name", metrics.METRICS)
 def test_the_space_of_a_metric_is_complete(name, tmp_path):
-    publication = metric.prepare(name, f"org/{name}", tmp_path / name)
+    publication = prepare_metric(name, f"org/{name}", tmp_path / name)
     files = {path.name for path in publication.folder.iterdir()}
     assert {"README.md", "app.py", "requirements.txt", "tests.py", f"{name}.py"} <= files
     assert not files & {"__init__.py", "__pycache__"}

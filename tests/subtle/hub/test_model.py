@@ -31,7 +31,7 @@ from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from subtle.hub.model import prepare
 from subtle.hub.runs import find_run
 from subtle.train.options import Stage1Config
-from tests.fixtures.model_cards import read_card
+from tests.fixtures.published_run import read_card
 from tests.fixtures.videos import numbered_frame, write_video
 
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}

@@ -174,6 +174,7 @@ def test_a_full_disk_under_the_cache_or_the_build_is_one_line_and_keeps_all_answ
     assert max(server.answered.values()) <= 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_ends_in_one_line_and_is_resumed_without_paying_twice(tmp_path, warm_python):
     with ChatServer(writes) as server:
         assert tfcovr(tmp_path, server, limit=3) == 0

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from mangled_text import mutated_text
+from mutations import mangled_text
 from odd_values import LONG_RUN
 
 from subtle.options import parse_config
@@ -41,7 +41,7 @@ def fuzz_files(name, times, folder, seed):
     original = (CONFIGS / name).read_text(encoding="utf-8")
     path, rng, parsed = folder / name, random.Random(seed), 0
     for _ in range(times):
-        path.write_bytes(mutated_text(rng, original))
+        path.write_bytes(mangled_text(rng, original))
         parsed += refuses_in_one_line_or_parses(RECIPES[name], [str(path)])
     assert 0 < parsed < times
 
@@ -50,8 +50,8 @@ def fuzz_flags(name, times, seed):
     names = list(RECIPES[name].__dataclass_fields__)
     rng = random.Random(seed)
     for _ in range(times):
-        flag = mutated_text(rng, rng.choice(names), times=rng.randrange(2)).decode("utf-8", "replace")
-        value = mutated_text(rng, rng.choice(["1", "0.5", "true", "none", "text", "a b"]))
+        flag = mangled_text(rng, rng.choice(names), times=rng.randrange(2)).decode("utf-8", "replace")
+        value = mangled_text(rng, rng.choice(["1", "0.5", "true", "none", "text", "a b"]))
         arguments = [f"--{flag}", value.decode("utf-8", "surrogateescape")]
         if "help" not in flag and "print_config" not in flag and flag:
             refuses_in_one_line_or_parses(RECIPES[name], arguments)

@@ -1,6 +1,7 @@
 """Ablation: variations are trained once, measured as elsewhere, compared pair by pair, and none is silently missing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ from subtle.table.query_groups import groups_of
 from subtle.table.rows import write_row
 from subtle.table.table import main
 from subtle.table.variations import read_variations
+from subtle.tfcovr.batches import EmbeddingSource
 from subtle.train import stage2
 
 TRAINING = {
@@ -116,6 +118,16 @@ def test_a_row_has_the_figures_of_the_evaluation_and_each_query_its_own(complete
     found = [values["1"] for values in results_of(config)["by_seed"].values()]
     for name in ("map@5", "map@50"):
         assert sorted(one[name] for one in measured) == pytest.approx(sorted(one[name] for one in found))
+
+
+def test_a_query_is_measured_with_as_many_frames_as_it_was_trained_with(config, tiny, monkeypatch):
+    image_model = str(Path(tiny["vision_model"]).parent / "clip")
+    config.variations = {"one frame": {"query_frames": 1, "num_frames": 4, "vision_model": image_model}}
+    config.seeds, opened, open_source = [0], [], EmbeddingSource.open
+    monkeypatch.setattr(EmbeddingSource, "open", lambda *a, **kw: (opened.append(kw), open_source(*a, **kw))[1])
+    assert main(config) == 0
+    asked = [options["query_frames"] for options in opened if "query_frames" in options]
+    assert asked == [1, 1]  # for its training and for its measurement
 
 
 def test_groups_of_queries_have_the_mean_over_their_queries_and_seeds(complete):
@@ -277,7 +289,10 @@ def test_another_text_encoder_does_not_encode_the_clips_again(config, tiny, embe
 def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, trainings, monkeypatch):
     config.dry_run = True
     monkeypatch.setattr(costs, "flops_per_second", lambda _: 1e12)
+    read, read_config = [], costs.read_config
+    monkeypatch.setattr(costs, "read_config", lambda model, **kw: (read.append(model), read_config(model, **kw))[1])
     assert main(config) == 0
+    assert len(read) == len(set(read)) == 2  # once for each model, which may be on the Hub
     shown = capsys.readouterr().out
     assert shown.count("stage 2: 2") == 2
     assert "at 1 TFLOPS; a rule of thumb" in shown
@@ -312,6 +327,5 @@ def test_unknown_rows_and_repeated_seeds_are_refused(config):
     config.rows = ["typo"]
     with pytest.raises(SystemExit, match="there is no variation typo; there are plain"):
         main(config)
-    config.rows, config.seeds = None, [0, 0]
-    with pytest.raises(SystemExit, match="--seeds must be different numbers"):
-        main(config)
+    with pytest.raises(ValueError, match="--seeds must be different numbers"):
+        replace(config, seeds=[0, 0])

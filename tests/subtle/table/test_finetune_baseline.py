@@ -17,6 +17,7 @@ from subtle.run.checkpoints import Checkpoints
 from subtle.table import cross_attention, finetune_baseline
 from subtle.table.finetune_baseline import run_config
 from subtle.table.options import FinetuneConfig
+from subtle.table.rows import changes
 from subtle.table.table import main
 from subtle.tfcovr.finetuned_rows import ROWS
 
@@ -163,6 +164,17 @@ def test_a_clip_without_description_is_left_out_of_ecde_and_counted(shared, tmp_
     assert coverage["usable"] < coverage["triplets"]
 
 
+def test_other_captions_of_the_same_name_make_another_training(shared, tmp_path):
+    captions, made = tmp_path / "captions.csv", []
+    for text in ("it turns", "it spins"):
+        captions.write_text(f"clip_id,caption\ntest-red-0,{text}\n")
+        config = replace(shared, captions=str(captions))
+        made.append((run_config(ECDE, config, 0).output_dir, finetune_baseline.Table3(config).settings(ECDE)))
+    (one, settings), (other, other_settings) = made
+    assert one != other
+    assert changes(settings, other_settings) == ["captions_digest"]
+
+
 def test_a_dry_run_loads_nothing_and_names_every_row(shared, tmp_path, capsys):
     assert main(replace(shared, dry_run=True, blip_model=None, output_dir=str(tmp_path / "no"))) == 0
     printed = capsys.readouterr().out
@@ -175,7 +187,7 @@ def test_a_dry_run_loads_nothing_and_names_every_row(shared, tmp_path, capsys):
     ("words", "message"),
     [
         (["--rows", "clip"], "there is no row 'clip'; there are blip2-text, "),
-        (["--seeds", "1", "1"], "names a seed twice"),
+        (["--seeds", "1", "1"], "--seeds must be different numbers, at least one, not [1, 1]"),
         (["--query_frames", "1"], "--query_frames is decided by each row"),
     ],
 )

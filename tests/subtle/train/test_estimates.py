@@ -79,6 +79,7 @@ def test_the_command_prints_it_and_trains_nothing(capsys, monkeypatch, tmp_path)
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_configuration_for_a_gpu_needs_none(tmp_path):
     recipe = Path(__file__).parents[3] / "recipes" / "vcmr.py"
     words = [sys.executable, str(recipe), "vcmr_didemo_fig.yaml", "--dry_run"]

@@ -23,7 +23,7 @@ from subtle.train.finetune_vlm import FinetuneVLM
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import estimate_run
 from subtle.vlm.models import TINY, make_tiny, read_checked_config
-from tests.fixtures.model_cards import read_card
+from tests.fixtures.published_run import read_card
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 VIDEO = torch.randint(256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte()

@@ -127,6 +127,7 @@ def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_k
     assert "2 rows were refused (2 x not judged)" in (tmp_path / "judged" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_stopped_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_path):
     short = {"epochs": 2, "max_evaluated": 1, "num_frames": 1, "checkpoint_steps": 1}
     run(config_of(build, tiny, clip, tmp_path / "whole", **short))

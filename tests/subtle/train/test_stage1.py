@@ -129,6 +129,7 @@ def test_a_gru_and_factored_labels_learn_and_are_those_of_both_forms(config):
         )
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_weights_of_one(config, tmp_path, run_on_two_processes):
     config = replace(config, **FACTORED, epochs=1, classifier_dropout=0.0, checkpoint_steps=100)
     run(config)

@@ -247,6 +247,7 @@ def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
         training.train_epoch()
 
 
+@pytest.mark.slow
 def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(config, run_on_two_processes):
     alone = config("alone", pooler_learning_rate=config().learning_rate)  # rounding times 20
     together = replace(alone, output_dir=f"{alone.output_dir}-together", num_workers=1)

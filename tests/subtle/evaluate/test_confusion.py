@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
+from subtle.evaluate.report import confusion_counts, confusion_table, most_confused
 
 CLASSES = {"a": "ring leap", "b": "ring leap", "c": "switch leap", "d": "7", "e": "7", "f": "f", "g": "g"}
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from subtle.tfcovr.clip_names import clip_captions, clip_classes, label_names, name_targets
+from subtle.tfcovr.shown_queries import clip_captions, clip_classes, label_names, name_targets
 
 CLIPS = pl.DataFrame(
     {

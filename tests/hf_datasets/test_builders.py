@@ -12,10 +12,10 @@ import pytest
 from datasets.load import DatasetModule
 
 import hf_datasets
-from hf_datasets import registration
+from hf_datasets import builders
 from hf_datasets.__main__ import main
+from hf_datasets.builders import BUILDERS, prepare, summarise
 from hf_datasets.records import Rejection
-from hf_datasets.registration import BUILDERS, prepare, summarise
 
 
 def test_the_private_factory_is_where_we_wrap_it():
@@ -130,7 +130,7 @@ def test_new_videos_in_the_folder_rebuild_the_data(numbers, tmp_path):
 
 def test_an_edit_of_the_package_makes_the_cache_stale(numbers, monkeypatch):
     before = datasets.load_dataset_builder(numbers).cache_dir
-    monkeypatch.setattr(registration, "source_hash", lambda: "edited")
+    monkeypatch.setattr(builders, "source_hash", lambda: "edited")
     assert datasets.load_dataset_builder(numbers).cache_dir != before
 
 

@@ -1,10 +1,11 @@
-"""Captions and rewritten captions by `transformers serve` with a tiny random model: what it says is counted."""
+"""Captions and judgments by `transformers serve` with a tiny random model: what it says is counted."""
 
 import json
 import subprocess
 import sys
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from served_model import IMAGE, PATCH, save_tiny_llava, served
 
@@ -31,11 +32,15 @@ def data_dir(tmp_path_factory):
     return prepare_miniature(tmp_path_factory.mktemp("few"), config=rendered, num_workers=0, progress=False)
 
 
-def run(verb, tmp_path, **options):
-    options |= {"output_dir": tmp_path / verb, "cache": tmp_path / "answers.sqlite", "max_answers": 1, "quiet": "true"}
+def call(verb, **options):
     flags = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
     command = [sys.executable, *typed(verb), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def run(verb, tmp_path, **options):
+    options |= {"output_dir": tmp_path / verb, "cache": tmp_path / "answers.sqlite", "max_answers": 1, "quiet": "true"}
+    done = call(verb, **options)
     assert "Traceback" not in done.stderr, done.stderr
     found = json.loads((tmp_path / verb / "results.json").read_text())
     return found, pl.read_parquet(tmp_path / verb / "rejections.parquet"), done
@@ -73,3 +78,28 @@ def test_a_real_model_rewrites_captions_of_labels_and_each_answer_is_counted(ser
     assert all(refused["reason"])
     again, _, _ = run("caption_rewrite", tmp_path, **given)
     assert (again["figures"]["requests"], again["figures"]["cached"]) == (0, 3)
+
+
+def test_a_real_judge_sees_the_frames_and_its_prose_is_counted_and_kept_never_scored(server, tiny_comp, tmp_path):
+    url, model = server
+    output = tmp_path / "judged"
+    options = {"base_url": url, "model": model, "data_dir": tiny_comp["data_dir"], "quiet": "true"}
+    options |= {"cache": tmp_path / "answers.sqlite", "output_dir": output}
+
+    def judge(limit, num_frames):
+        done = call("judge", limit=limit, num_frames=num_frames, **options)
+        assert done.returncode == 1, done.stderr
+        assert "no answer can be read" in done.stderr
+        return json.loads((output / "results.json").read_text())
+
+    one_frame, measured = (judge(2, num_frames)["figures"] for num_frames in (1, 3))
+    assert (measured["requests"], measured["cached"]) == (2, 0)
+    seen = measured["input_tokens"] - one_frame["input_tokens"]
+    assert seen >= 2 * 2 * (IMAGE // PATCH) ** 2  # two rows, two frames more
+    found = judge(5, 3)  # the answers of the first two rows are paid for
+    assert (found["figures"]["requests"], found["figures"]["cached"]) == (3, 2)
+    assert found["coverage"]["asked"] == found["coverage"]["unreadable or failed"] == 5
+    assert not any("accuracy" in name for name in found["figures"])
+    refused = pq.read_table(output / "rejections.parquet").to_pylist()
+    assert all(row["raw"] and row["key"] for row in refused)
+    assert {row["reason"].partition(":")[0] for row in refused} <= {"truncated", "the answer is not 1 or 2"}
