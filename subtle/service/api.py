@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,7 +54,9 @@ WAITING = 512
 """Most queries that wait; more are told to come back."""
 MULTIPART_BYTES = 1_000_000  # beside the clip
 KNOWN_CLIENTS = 10_000
-CLOSED = {"Connection": "close"}  # or a client would go on sending what nobody reads
+CLOSED = {"Connection": "close"}  # or a client would go on sending what nobody wants
+LINGER_SECONDS = 5.0
+"""How long what a refused client still sends is thrown away. Closed at once, its own system would lose the answer."""
 LOG = logging.getLogger("subtle.service")
 Word = Annotated[str, Field(max_length=4096)]
 
@@ -404,20 +407,28 @@ class Entrance:
             await self.app(scope, receive, send)
             return
         began, status, read = time.perf_counter(), 499, 0  # of a client that went
+        is_sending, closes = True, False
 
         async def limited() -> Any:
-            nonlocal read
+            nonlocal read, is_sending
             message = await receive()
-            read += len(message.get("body", b""))
+            read, is_sending = read + len(message.get("body", b"")), message.get("more_body", False)
             if read > self.max_bytes:
                 raise HTTPException(413, f"a request may have {self.max_bytes:,} bytes", CLOSED)
             return message
 
         async def watched(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
+            nonlocal status, closes
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, closes = message["status"], (b"connection", b"close") in message["headers"]
                 message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+            elif closes and is_sending:
+                await send({**message, "more_body": True})  # the whole answer
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LINGER_SECONDS):
+                        while (await receive()).get("more_body"):
+                            pass
+                message = {"type": "http.response.body"}
             await send(message)
 
         try:
