@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import torch
 
+from hf_datasets.drafts import replacing_files, writing
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
@@ -20,7 +21,7 @@ from subtle.run.data import load_split, with_split
 from subtle.run.models import load_encoders, load_trained
 from subtle.run.over_seeds import in_percent, summarize
 from subtle.run.printing import show
-from subtle.run.results import read_json, replacing_files, write_results, writing
+from subtle.run.results import read_json, write_results
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config

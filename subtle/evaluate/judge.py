@@ -20,7 +20,7 @@ from hf_datasets.generation.images import image_parts
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
-from subtle.footage.steps import some
+from subtle.evaluate.search_steps import some
 from subtle.run.build import Build
 from subtle.run.data import with_split
 from subtle.run.results import write_results

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
+from hf_datasets.drafts import replacing
 from hf_models.encoders import Estimate
 from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
 from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
