@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.timing import Ratio
-from subtle.run.results import write_json
+from hf_datasets.drafts import write_json
 from subtle.run.screen import Screen
 
 NO_BENCHMARK = {"timing", "index_ways", "pretrain_miniature"}

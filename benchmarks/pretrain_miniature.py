@@ -37,6 +37,7 @@ from transformers import (
 )
 
 from benchmarks.miniature_stills import NUM_TARGETS, Stills, read_stills, still_caption
+from hf_datasets.drafts import replacing_files, writing
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.captions import fine_caption
 from hf_datasets.miniature.competitions import Shot
@@ -47,7 +48,7 @@ from hf_models.tfcovr.layers_aim import time_code
 from hf_models.vidclip.layers_vidclip import limited_scale
 from subtle.options import option, parse_config, run_recipe
 from subtle.run.accelerator import make_accelerator
-from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.results import write_results
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device
 

@@ -189,6 +189,9 @@ def replacing_files(folder: Path) -> Iterator[Path]:
 
 def to_disk(*paths: Path) -> None:
     """Wait until files, and the names in folders, are on the disk, where a power loss leaves them."""
+    if len(paths) == 1:
+        _to_disk(*paths)
+        return
     with ThreadPoolExecutor(8) as pool:  # what is waited for together is few writes to the disk
         list(pool.map(_to_disk, paths))
 

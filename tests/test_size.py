@@ -11,17 +11,17 @@ from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
 from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, parsed, text_of, tree_of  # noqa: F401
 
 LIMITS = {
-    "lines of hf_datasets": 24_200,
+    "lines of hf_datasets": 24_000,
     "lines of hf_models": 16_650,
     "lines of metrics": 2_950,
-    "lines of subtle and recipes": 29_700,
-    "lines of tests": 50_200,
-    "percent of names in more than one file": 11,
-    "percent of functions and classes in more than one file": 9,
-    "options": 363,
-    "flags": 940,
+    "lines of subtle and recipes": 29_600,
+    "lines of tests": 49_900,
+    "percent of names in more than one file": 10.5,
+    "percent of functions and classes in more than one file": 8.3,
+    "options": 356,
+    "flags": 930,
     "verbs": 22,
-    "files from a clip to mAP": 132,
+    "files from a clip to mAP": 131,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""
 

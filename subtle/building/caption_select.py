@@ -10,6 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hf_datasets import fig
+from hf_datasets.drafts import writing
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
@@ -19,7 +20,6 @@ from hf_models.video_text_matching import Scorer, load_matcher
 from subtle.building.options import CaptionSelectConfig
 from subtle.run.accelerator import make_accelerator
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import writing
 
 CARD = Path(fig.__file__).with_name("README.md")
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hf_datasets.builders import write_rejections
+from hf_datasets.drafts import write_text
 from hf_datasets.generation.images import image_parts
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
@@ -10,7 +11,7 @@ from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
-from subtle.run.results import write_results, write_text
+from subtle.run.results import write_results
 from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_datasets.comp.statistics import PAPER_COUNTS as COMP_COUNTS
+from hf_datasets.drafts import replacing_files, write_text
 from hf_datasets.fig.statistics import PAPER_COUNTS as FIG_COUNTS
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS as TFCOVR_COUNTS
@@ -15,7 +16,7 @@ from subtle.checking.options import CheckConfig
 from subtle.checking.steps import CHAT_MODEL, HOURS, STEPS, Paper, Parts, Step, price_of_texts
 from subtle.checking.videos import Folder, Videos
 from subtle.run.printing import show, show_beside_paper
-from subtle.run.results import replacing_files, write_results, write_text
+from subtle.run.results import write_results
 
 READ = {"tfcovr": annotations.tfcovr, "comp": annotations.comp, "fig": annotations.fig}
 COUNTS = {"tfcovr": TFCOVR_COUNTS, "comp": COMP_COUNTS, "fig": FIG_COUNTS}

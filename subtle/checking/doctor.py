@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from accelerate.state import AcceleratorState, GradientState
 
+from hf_datasets.drafts import write_json, write_text
 from hf_datasets.video import VideoError, read_frames
 from subtle.checking.options import DoctorConfig
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.results import versions, write_json, write_text
+from subtle.run.results import versions
 from subtle.train.finetune_vlm import FinetuneVLM
 from subtle.train.noise_evaluator import NoiseEvaluator
 from subtle.train.options import (

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import evaluate
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
@@ -11,12 +10,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-import metrics
 from hf_datasets.comp.contrasts import Span, SpanReader, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import Encoder
 from hf_models.retrieval import recall_both_ways
 from subtle.run.batches import batched
+from subtle.run.metric_loading import load_metric
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
 
@@ -86,9 +85,8 @@ class Scores:
         accelerator: Accelerator | None = None,
     ) -> None:
         self.num_workers, self.accelerator = num_workers, accelerator
-        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
-        self.counterfactual = evaluate.load(metrics.space("counterfactual_accuracy"))
+        self.metric = load_metric("comprehensive_accuracy")
+        self.counterfactual = load_metric("counterfactual_accuracy")
         self.rows, self.reader, self.batch_size, self.counterfactuals = rows, reader, batch_size, pairs
         if retrieval is None:
             whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")

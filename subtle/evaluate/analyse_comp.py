@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from hf_datasets.comp.statistics import PAPER_COUNTS, disruption_counts
+from hf_datasets.drafts import replacing_files, write_json
 from hf_datasets.paper_counts import beside_paper
 from subtle.evaluate.options import AnalyzeCompConfig
 from subtle.run.data import open_dataset
 from subtle.run.printing import show, show_beside_paper
-from subtle.run.results import replacing_files, write_json, write_results
+from subtle.run.results import write_results
 
 
 def main(config: AnalyzeCompConfig) -> None:

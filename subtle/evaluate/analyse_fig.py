@@ -10,6 +10,7 @@ from datasets import DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from hf_datasets.drafts import replacing_files, write_json, writing
 from hf_datasets.fig.clusters import TFIDF, CaptionMap, plot_maps
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.release import FILES
@@ -20,7 +21,7 @@ from subtle.fig.user_study import LEAST_ANSWERS, aggregate, read_answers, write_
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
 from subtle.run.printing import show_beside_paper
-from subtle.run.results import replacing_files, write_json, write_results, writing
+from subtle.run.results import write_results
 from subtle.run.screen import Screen
 
 EPS, MIN_SAMPLES, MIN_SAMPLES_DRAWN = 0.01, 2, 16
@@ -121,9 +122,8 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfi
             figure.savefig(folder / name, dpi=150)
 
     attempt("scores.png", lambda: plot_scores(data))
-    if config.tsne:
-        options: dict[str, Any] = {"eps": EPS, "min_samples": MIN_SAMPLES_DRAWN, "seed": config.seed}
-        attempt("captions.png", lambda: plot_maps(maps["coarse"], maps["fine"], **options))
+    options: dict[str, Any] = {"eps": EPS, "min_samples": MIN_SAMPLES_DRAWN, "seed": config.seed}
+    attempt("captions.png", lambda: plot_maps(maps["coarse"], maps["fine"], **options))
     return undrawn
 
 

@@ -12,6 +12,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from hf_datasets.drafts import replacing_files, write_json, write_text, writing
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.spreadsheets import as_csv
 from hf_datasets.tfcovr import statistics
@@ -21,7 +22,7 @@ from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.run.data import load_splits
 from subtle.run.model_folders import check_model_folder
 from subtle.run.printing import show_beside_paper
-from subtle.run.results import replacing_files, write_json, write_results, write_text, writing
+from subtle.run.results import write_results
 from subtle.run.screen import Screen
 from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
 from subtle.tfcovr.measure import held_out_groups

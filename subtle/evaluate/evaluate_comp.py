@@ -11,18 +11,19 @@ import pyarrow.parquet as pq
 from hf_datasets.builders import write_rejections
 from hf_datasets.comp.contrasts import Span, SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_datasets.drafts import replacing_files, writing
 from hf_datasets.records import Rejection
 from hf_models.encoders import Encoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_retrieval, load_rows, pairs_of
 from subtle.comp.scores import CLIP_SCALE, Scores, draw_confidence, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
-from subtle.footage.steps import some
+from subtle.evaluate.search_steps import some
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import average, summarize
-from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.results import write_results
 from subtle.run.shared_config import ContrastConfig
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import run as train

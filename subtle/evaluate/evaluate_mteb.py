@@ -17,6 +17,7 @@ from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
 from transformers import AutoConfig
 
+from hf_datasets.drafts import replacing, write_json
 from hf_models.encoders import ENCODERS, load_encoder, short_name
 from hf_models.fingerprints import key_of, weights_fingerprint
 from subtle.mteb import TASKS, ComposedRetrieval
@@ -25,7 +26,7 @@ from subtle.mteb.encoders import OurEncoder, RandomEncoder
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.printing import show
-from subtle.run.results import replacing, write_json, write_results
+from subtle.run.results import write_results
 
 MEASURED = [kind for kind in ENCODERS if kind not in {"aim", "xclip", "pe_video", "vjepa2"}]
 """What reads texts and compares by the cosine."""

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import torch
 
+from hf_datasets.drafts import replacing_files, writing
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
@@ -20,7 +21,7 @@ from subtle.run.data import load_split, with_split
 from subtle.run.models import load_encoders, load_trained
 from subtle.run.over_seeds import in_percent, summarize
 from subtle.run.printing import show
-from subtle.run.results import read_json, replacing_files, write_results, writing
+from subtle.run.results import read_json, write_results
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
@@ -109,7 +110,7 @@ def system_config(system: System, base: Stage2Config, image_model: str, runs_dir
     return config
 
 
-def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
+def is_trained(config: Any, folder_flag: str) -> bool:
     """Whether the output folder holds the complete run of this configuration; another one there is refused.
 
     The flag is what names another folder.
@@ -135,12 +136,12 @@ def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str,
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
     made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
     if not system.zero_shot:
-        return trained(config, made_as)
+        return trained(config, made_as, "--runs_dir")
     model, processor = load_encoders(config, fusion="average")
     return Prepared(model.eval(), processor, made_as, config.query, config.query_frames)
 
 
-def trained(config: Stage2Config, made_as: EmbedConfig, folder_flag: str = "--runs_dir") -> Prepared:
+def trained(config: Stage2Config, made_as: EmbedConfig, folder_flag: str) -> Prepared:
     """What a training gives, with these embeddings; trained now if it has not been."""
     if not is_trained(config, folder_flag):
         train(config)

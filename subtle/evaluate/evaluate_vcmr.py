@@ -174,9 +174,9 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
     """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
+    from subtle.evaluate.search_steps import IOU, METRICS, K, Queries, added, some
     from subtle.footage.options import TwoStepConfig
     from subtle.footage.second_step import SecondStep
-    from subtle.footage.steps import IOU, METRICS, K, Queries, added, some
 
     output_dir, queried = Path(config.output_dir), config.queries[0]
     opened, encoder, root = index_of_windows(config)

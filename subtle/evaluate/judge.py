@@ -5,11 +5,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import metrics
 from hf_datasets.builders import write_rejections
 from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
@@ -20,9 +18,10 @@ from hf_datasets.generation.images import image_parts
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
-from subtle.footage.steps import some
+from subtle.evaluate.search_steps import some
 from subtle.run.build import Build
 from subtle.run.data import with_split
+from subtle.run.metric_loading import load_metric
 from subtle.run.results import write_results
 
 
@@ -73,9 +72,8 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
     """Accuracy per disruption and comprehensive accuracy; empty without a verdict."""
     if not verdicts:
         return {}
-    evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
     references = [{"disruption_type": verdict.disruption_type, "answer": verdict.answer} for verdict in verdicts]
-    measured = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
+    measured = load_metric("comprehensive_accuracy").compute(
         predictions=[verdict.given for verdict in verdicts], references=references
     )
     return {name: value for name, value in measured.items() if isinstance(value, float)}

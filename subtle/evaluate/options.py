@@ -218,7 +218,6 @@ class AnalyzeFIGConfig(SeedConfig, MomentsConfig, VideosConfig):
         "tfidf",
         "What captions are compared by: tfidf (word statistics), or a text model's folder or name on the Hub.",
     )
-    tsne: bool = option(True, "Draw the map of captions (Figure 5).")
     user_study: bool = option(False, "Write the forms of the user study.")
     answers: str | None = option(None, "Folder of the forms and the exported answers, to add them up; none: analyze.")
     output_dir: str = "outputs/analysis"

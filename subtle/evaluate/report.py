@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 from datasets import Dataset
 
+from hf_datasets.drafts import replacing_files, write_text
 from hf_datasets.spreadsheets import as_csv
 from subtle.evaluate.options import ReportConfig
 from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
 from subtle.run.pages import render_page
-from subtle.run.results import read_json, replacing_files, write_text
+from subtle.run.results import read_json
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.measure import CUTOFFS
 from subtle.tfcovr.shown_queries import NOT_STATED, clip_classes, name_targets, select_queries, show_queries

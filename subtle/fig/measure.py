@@ -1,12 +1,11 @@
 """Measure the three tasks of moment retrieval by the project's metric."""
 
-import evaluate
 import numpy as np
 
-import metrics
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.ranking import MAX_PREDICTIONS, Rankings
 from hf_models.moments.spans import MomentRanking
+from subtle.run.metric_loading import load_metric
 
 TASKS = ("vcmr", "svmr", "vr")
 
@@ -20,8 +19,7 @@ class MomentRetrievalMeasure:
     """
 
     def __init__(self) -> None:
-        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load(metrics.space("vcmr_recall"))
+        self.metric = load_metric("vcmr_recall")
         self.signature = ""
         self.per_query: dict[str, list[float]] = {}
 

@@ -16,9 +16,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 from tqdm import tqdm
 
+from hf_datasets.drafts import write_json, write_text
 from subtle.run.inline_video import encode_clip
 from subtle.run.pages import render_page
-from subtle.run.results import read_json, write_json, write_text
+from subtle.run.results import read_json
 
 KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from hf_datasets.drafts import write_json
 from hf_datasets.footage.annotations import UNLABELED
-from hf_datasets.video.backends import PYAV_FILES
+from hf_datasets.video.backends import open_video
 from subtle.footage.output import shown
 from subtle.running import CONTROL_CHARACTERS
 
@@ -66,7 +66,7 @@ def write_tasks(rows: Sequence[dict[str, Any]], folder: Path) -> None:
 def _cvat(
     path: Path, video: str, spans: Sequence[tuple[int, int, dict[str, Any]]], labels: Sequence[str]
 ) -> "ElementTree.ElementTree[ElementTree.Element]":
-    with PYAV_FILES.lend(path) as opened:
+    with open_video(path) as opened:
         height, width = opened.size
         last = round(opened.promised_seconds * opened.frame_rate) - 1
     root = ElementTree.Element("annotations")

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from hf_datasets.drafts import replacing, write_json
 from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
-from hf_datasets.video.backends import PYAV_FILES
+from hf_datasets.video.backends import open_video
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
 from subtle.footage.annotating import write_tasks
 from subtle.footage.output import records, shown
@@ -113,7 +113,7 @@ def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool
     if method == "encoded":
         encode_clip(path, output, *span, mute=mute)
     channels = 0 if mute else sound_channels(path)
-    with PYAV_FILES.lend(path) as video:
+    with open_video(path) as video:
         rate = video.frame_rate
     made = {"clip": f"clips/{output.name}", "method": method, "clip_begins_seconds": begin}
     return made | {"sound_channels": channels, "frame_rate": rate}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_datasets.video.backends import PYAV_FILES
+from hf_datasets.video.backends import open_video
 
 if TYPE_CHECKING:
     from subtle.index import Moment
@@ -39,7 +39,7 @@ def to_fiftyone(found: Sequence["Moment"], name: str | None = None) -> Any:
         videos.setdefault(moment.path, []).append(moment)
     samples = []
     for path, moments in videos.items():
-        with PYAV_FILES.lend(path) as video:
+        with open_video(path) as video:
             rate, (height, width), seconds = float(video.frame_rate), video.size, video.promised_seconds
         metadata = fiftyone.VideoMetadata(
             frame_width=width,

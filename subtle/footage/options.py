@@ -12,6 +12,7 @@ from subtle.run.shared_config import (
     ChatFramesConfig,
     DryRunConfig,
     FramesConfig,
+    IndexModelConfig,
     OwnClipsConfig,
     ReadingConfig,
     RestartConfig,
@@ -106,7 +107,7 @@ class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ReadingConfig):
 
 
 @dataclass
-class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
+class SearchConfig(TwoStepConfig, IndexModelConfig, VideosConfig, TrustConfig):
     """What to look for, where, and how to show it."""
 
     index: str = option("outputs/index", "Folder that index.py made, the first word, or the address of a bucket.")
@@ -137,7 +138,6 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
     export: str | None = option(None, "New folder for the clips, a contact sheet, timelines and a playlist.")
     exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
     mute: bool = option(False, "Leave the sound out of exported clips.")
-    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from hf_datasets.drafts import remove
 from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
@@ -18,7 +19,6 @@ from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
 from subtle.run.locks import only_run_in
-from subtle.run.results import remove
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
 from subtle.train import stage1, stage2

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
+from hf_datasets.drafts import writing
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.footage.planning import ReadFile
 from subtle.footage.reading import Embedded, GroupEnd, Message, Progress, grouped
 from subtle.footage.sources import Source, WantedFile
-from subtle.run.results import writing
 
 Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
 """What reads and embeds groups of files: `read_here` or `read_on_ray` of `engines`, with their other arguments."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from hf_datasets.drafts import write_json
 from hf_datasets.publishing.generation_code import imported_files
 from hf_models.encoders import Encoder, load_encoder
 from hf_models.feature_store import FeatureStore
@@ -17,7 +18,6 @@ from subtle.embedding.loop import Work, read_clips
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
-from subtle.run.results import write_json
 from subtle.run.shared_config import DataConfig
 
 SPACE = SUBTLE / "demo_space"

@@ -6,12 +6,12 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hf_datasets.drafts import draft_of
+from hf_datasets.drafts import draft_of, write_json
 from hf_models.feature_store import FeatureStore
 from subtle.hub.machine_paths import without_paths
 from subtle.hub.publication import Publication
 from subtle.run.encoded_data import ENCODED_DATA
-from subtle.run.results import read_json, write_json
+from subtle.run.results import read_json
 
 CARD = """# Embeddings of {clips:,} clips and {texts:,} texts
 

@@ -9,7 +9,7 @@ from typing import Literal
 from safetensors import SafetensorError, safe_open
 
 import hf_models
-from hf_datasets.drafts import draft_of
+from hf_datasets.drafts import draft_of, write_json
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
 from subtle.fig.data import FEATURES_FILE
 from subtle.hub.machine_paths import SHIPPED, without_paths
@@ -18,7 +18,7 @@ from subtle.hub.model_kinds import AIM
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.runs import Part, Run, benchmark_results, find_run
 from subtle.run.model_folders import WEIGHTS
-from subtle.run.results import read_json, write_json
+from subtle.run.results import read_json
 
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".h5", ".msgpack"})
 """Files that run code when they are loaded, or hold weights that nothing here reads."""

@@ -4,26 +4,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from subtle.options import option
+from subtle.run.shared_config import DataDirConfig, DryRunConfig, VideosConfig
 
 What = Literal["dataset", "model", "adapter", "classifier", "embeddings", "metric", "space", "demo", "all"]
 
 
 @dataclass
-class PublishConfig:
+class PublishConfig(DryRunConfig, DataDirConfig, VideosConfig):
     """What to publish, and where."""
 
     what: What | None = option(None, "Kind of what to publish, the first word of the command line.")
     name: str | None = option(None, "Its name or folder, the second word; of a dataset also NAME:CONFIG,CONFIG.")
     repo: str | None = option(None, "Repository on the Hub, ORG/NAME.")
     org: str | None = option(None, "User or organization on the Hub; needed with all.")
-    dry_run: bool = option(False, "List what would change and send nothing.")
     private: bool = option(False, "Make a new repository private.")
     tag: str | None = option(None, "Tag for the published commit, such as v1.")
     replace_card: bool = option(False, "Replace a README.md that was edited on the Hub.")
     take_over: bool = option(False, "Publish into a repository that holds other files, and delete those.")
     videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
-    data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
-    video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
     license: str | None = option(None, "License on the Hub of a model, embeddings, or a dataset's videos, such as mit.")
     base_repo: str | None = option(
         None,

@@ -140,7 +140,7 @@ def prepare_dataset(name: str, repo_id: str, folder: Path, **options: Any) -> Pu
         ValueError: The name is neither, or videos would go up without a license that allows it.
     """
     if name in BUILDERS:
-        from hf_datasets.publishing.registered import write_registered
+        from hf_datasets.publishing.registered_folder import write_registered
 
         write_registered(name, folder, repo_id=repo_id, **options)
     elif (Path(name) / "README.md").is_file():

@@ -15,7 +15,7 @@ from rich.table import Table
 from tqdm import tqdm
 
 from hf_datasets.builders import REJECTIONS_FILE, write_rejections
-from hf_datasets.drafts import draft_of, sweep
+from hf_datasets.drafts import draft_of, sweep, write_json
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError
 from hf_datasets.generation.dry_run import DryRun
@@ -28,7 +28,7 @@ from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from subtle.run.chat_client import open_chat
 from subtle.run.printing import show_beside_paper
-from subtle.run.results import read_json, write_json, write_results
+from subtle.run.results import read_json, write_results
 from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible

@@ -13,8 +13,8 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from accelerate.utils.constants import RNG_STATE_NAME
 
+from hf_datasets.drafts import remove, replacing, to_disk, write_json, writing
 from subtle.run.accelerator import from_main
-from subtle.run.results import remove, replacing, to_disk, write_json, writing
 
 CONFIGURATION = "run.json"
 PROGRESS = "progress.json"

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from subtle.run.results import write_json
+from hf_datasets.drafts import write_json
 
 ENCODED_DATA = "encoded_data.json"
 

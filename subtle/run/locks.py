@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from subtle.run.results import writing
+from hf_datasets.drafts import writing
 
 LOCK = "run.lock"
 # Loader processes of a killed run hold its lock until they notice, which takes PyTorch's up to 5 seconds.

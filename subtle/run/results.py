@@ -10,21 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.drafts import remove, replacing, replacing_files, to_disk, write_json, write_text, writing
+from hf_datasets.drafts import write_json
 from subtle.commands import IS_INSTALLED
-
-__all__ = [
-    "read_json",
-    "remove",
-    "replacing",
-    "replacing_files",
-    "to_disk",
-    "versions",
-    "write_json",
-    "write_results",
-    "write_text",
-    "writing",
-]
 
 DATASET_COMMITS: dict[str, str] = {}
 """Dataset on the Hub -> its commit that this process has read."""

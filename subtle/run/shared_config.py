@@ -78,13 +78,19 @@ class VideosConfig:
 
 
 @dataclass
-class AnnotationsConfig:
+class DataDirConfig:
+    """The dataset."""
+
+    data_dir: str | None = option(None, "Folder of the annotations; none where they need none, as the miniature.")
+
+
+@dataclass
+class AnnotationsConfig(DataDirConfig):
     """The dataset."""
 
     dataset_config: str = option(
         "mini", "Configuration of the dataset: mini, release or source; of TF-CoVR also hard, unseen, own or composed."
     )
-    data_dir: str | None = option(None, "Folder of the annotations; none where they need none, as the miniature.")
 
 
 @dataclass
@@ -248,6 +254,13 @@ class ShardsConfig(BatchConfig):
 
 
 @dataclass
+class IndexModelConfig:
+    """What to search."""
+
+    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
+
+
+@dataclass
 class TrustConfig:
     """The run."""
 
@@ -314,6 +327,13 @@ class OptimizerConfig:
     weight_decay: float = option(0.01, "AdamW's weight decay.")
     warmup_steps: float = option(0.0, "Optimizer steps of linear warm-up; below 1: their share of all steps.")
     max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
+
+
+@dataclass
+class AdamConfig:
+    """Optimization."""
+
+    adam_beta2: float = option(0.999, "AdamW's beta2.")
 
 
 @dataclass

@@ -27,6 +27,7 @@ from torch.utils.data import Dataset, default_collate
 from tqdm import tqdm
 
 from hf_datasets.builders import write_rejections
+from hf_datasets.drafts import replacing, write_json
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError
 from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
@@ -34,7 +35,7 @@ from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
-from subtle.run.results import replacing, write_json, write_results
+from subtle.run.results import write_results
 from subtle.run.schedules import rate_factor
 from subtle.run.step_monitor import LOG_STEPS, StepMonitor
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from subtle.options import option
-from subtle.run.shared_config import DeviceConfig
+from subtle.run.shared_config import DeviceConfig, IndexModelConfig, TrustConfig, VideosConfig
 
 DEFAULT_INDEX = "outputs/index"
 
 
 @dataclass
-class ServeConfig(DeviceConfig):
+class ServeConfig(DeviceConfig, IndexModelConfig, VideosConfig, TrustConfig):
     """What to search, and where."""
 
     index: str | None = option(
@@ -17,8 +17,6 @@ class ServeConfig(DeviceConfig):
         "Folder that index.py made, the first word, or the address of a bucket; none: outputs/index, where the "
         "miniature's clips are indexed first if nothing is there.",
     )
-    video_dir: str | None = option(None, "Folder of the videos; none: where they were indexed.")
-    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
     marks: str | None = option(
         None, "CSV file of the marks; none: marks.csv in the index, of a bucket's in this folder."
     )
@@ -33,7 +31,6 @@ class ServeConfig(DeviceConfig):
     log_texts: bool = option(False, "Also write the texts of queries into the log of the service.")
     num_workers: int = option(2, "Processes that read videos, each one clip at a time.")
     timeout_seconds: float = option(60.0, "Longest wait for one clip; an upload that takes longer is refused.")
-    trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
 
     def __post_init__(self) -> None:
         """Refuse what no machine has."""

@@ -89,13 +89,13 @@ def main(config: ServeConfig) -> None:
         opened = Index(index.path, model=model.key, device=config.device, trust_remote_code=config.trust_remote_code)
         opened.loaded()  # refused before the videos are looked at
         limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-        media = Media(partial(path_of_video, root), own.path, **limits)
+        media, log = Media(partial(path_of_video, root), own.path, **limits), logging.StreamHandler()
         try:
             service = Service(opened, media, marks, timeout_seconds=config.timeout_seconds, log_texts=config.log_texts)
             api = build_api(service, token=token, per_minute=config.requests_per_minute)
             api.add_route("/mcp", Agents(service))  # type: ignore[arg-type]  # Starlette takes applications, too
             LOG.setLevel(logging.INFO)
-            LOG.addHandler(logging.StreamHandler())
+            LOG.addHandler(log)
             if config.host not in HOSTS:
                 import uvicorn
 
@@ -123,6 +123,7 @@ def main(config: ServeConfig) -> None:
                     signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
             blocks.block_thread()
         finally:
+            LOG.removeHandler(log)  # its stream may be gone when this process logs again
             media.close()
     finally:
         own.remove()

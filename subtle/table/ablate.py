@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
+from hf_datasets.drafts import replacing
 from hf_models.encoders import Estimate
 from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
 from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
@@ -40,6 +40,7 @@ class VariedConfig(Stage2Config, ShuffleConfig):
     """Stage 2 with an option of `embed.py clips`."""
 
 
+FOLDER_FLAG = "--output_dir"  # what names another place for the models
 STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}
 
 
@@ -75,9 +76,9 @@ def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]
 
 def train(run: Run) -> None:
     """Both stages, as far as they are not trained yet."""
-    if run.stage1 and not is_trained(run.stage1):
+    if run.stage1 and not is_trained(run.stage1, FOLDER_FLAG):
         stage1.run(run.stage1)
-    if not is_trained(run.stage2):
+    if not is_trained(run.stage2, FOLDER_FLAG):
         take_clips(run, "")
         stage2.run(run.stage2)
 
@@ -156,7 +157,7 @@ class Ablation(Table[Run]):
             folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
             if not row.stage2.end_to_end:
                 take_clips(row, "-shuffled")
-        ready = trained(row.stage2, embed_config(row.stage2, folder, **own))
+        ready = trained(row.stage2, embed_config(row.stage2, folder, **own), FOLDER_FLAG)
         encoders = encoders_made_by(ready.model)
         found = evaluate(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
@@ -238,7 +239,7 @@ def steps_of(
     num_clips = sum(sizes.values())
     if stage1:
         hours = machine.hours(PASSES * sizes["train"] * stage1.epochs * clip, num_clips)
-        yield "stage 1", stage1.output_dir, is_trained(stage1), hours
+        yield "stage 1", stage1.output_dir, is_trained(stage1, FOLDER_FLAG), hours
     folder = f"{stage2.embeddings}{'-shuffled' * row.shuffled}"
     yield "embeddings", folder, Path(folder, "results.json").is_file(), machine.hours(num_clips * clip, num_clips)
     hidden, inner = stage2.fusion_hidden_dim, stage2.fusion_projection_dim
@@ -246,7 +247,7 @@ def steps_of(
     weights = 2 * width * inner + 2 * inner * hidden + hidden * width
     hours = machine.hours(PASSES * seen * (OPERATIONS * weights + 2 * clip * stage2.end_to_end))
     overhead = OVERHEAD_SECONDS * seen / stage2.batch_size / 3600
-    yield "stage 2", stage2.output_dir, is_trained(stage2), hours + overhead
+    yield "stage 2", stage2.output_dir, is_trained(stage2, FOLDER_FLAG), hours + overhead
 
 
 def main(config: AblateConfig) -> int:

@@ -11,6 +11,7 @@ import polars as pl
 from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.builders import write_rejections
+from hf_datasets.drafts import replacing_files
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.records import Rejection
@@ -23,7 +24,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
-from subtle.run.results import replacing_files, write_results
+from subtle.run.results import write_results
 from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share, texts_digest
 from subtle.table.embedding import Embedder
 from subtle.table.options import DescribeAndRerankConfig

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from hf_datasets.drafts import replacing
 from hf_datasets.miniature.actions import ALL_ACTIONS
 from hf_datasets.miniature.differences import SAME_TEXT, difference_between
 from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
-from subtle.run.results import replacing
 from subtle.table.differences import SHOWN, Result, read_queries
 
 MORE = "more than one"

@@ -17,7 +17,7 @@ from transformers import (
     BlipProcessor,
 )
 
-from subtle.run.results import replacing
+from hf_datasets.drafts import replacing
 
 RANDOM = "random"
 """In place of a model's name: the one that is made here."""

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from subtle.run.results import write_json, write_results
+from hf_datasets.drafts import write_json
+from subtle.run.results import write_results
 from subtle.run.training import INCIDENTAL
 
 # What may differ between two measurements of a row without making it another one.

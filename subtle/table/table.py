@@ -13,11 +13,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
+from hf_datasets.drafts import replacing_files
 from subtle.run.accelerator import Stopped, processes
 from subtle.run.gpus import UTILIZATION
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import as_markdown, show
-from subtle.run.results import replacing_files, write_results
+from subtle.run.results import write_results
 from subtle.running import message_of, users_mistake
 from subtle.table.costs import Cost, Machine, costs_as_cells
 from subtle.table.rows import Row, is_done, read_rows, write_failure, write_row

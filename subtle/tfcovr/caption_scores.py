@@ -8,11 +8,12 @@ from typing import Any
 from rich.table import Table
 
 from hf_datasets.builders import write_rejections
+from hf_datasets.drafts import write_text
 from hf_datasets.tfcovr.caption_scores import ATTRIBUTES, CaptionTally, chance, majority, score_caption
 from hf_datasets.tfcovr.labels import Label, Sport, sport_of
 from subtle.run.build import Build
 from subtle.run.printing import as_markdown
-from subtle.run.results import write_results, write_text
+from subtle.run.results import write_results
 from subtle.run.screen import Screen
 from subtle.tfcovr.captions import LABEL_CAPTIONS, Scored, write_table
 

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-import evaluate
-
-import metrics
 from hf_datasets.tfcovr.seen_groups import SeenGroup, seen_groups
 from hf_models.tfcovr.queries import Queries
 from subtle.run.data import load_split, load_splits
+from subtle.run.metric_loading import load_metric
 from subtle.run.shared_config import DataConfig, Protocol
 
 CUTOFFS = (5, 10, 25, 50)
@@ -19,8 +17,7 @@ class ComposedRetrievalMeasure:
     """mAP@K of rankings by the project's metric, which is loaded once."""
 
     def __init__(self) -> None:
-        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load(metrics.space("map_at_k"))
+        self.metric = load_metric("map_at_k")
         self.signature = ""
 
     def __call__(self, ranked: list[list[str]], queries: Queries, protocol: Protocol = "standard") -> dict[str, Any]:

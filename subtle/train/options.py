@@ -9,6 +9,7 @@ from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import (
     COMP_DATASETS,
     ActivationConfig,
+    AdamConfig,
     ClassifierConfig,
     ContrastiveConfig,
     DataConfig,
@@ -29,7 +30,7 @@ from subtle.run.shared_config import (
 
 
 @dataclass
-class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DryRunConfig, DataConfig):
+class Stage1Config(ClassifierConfig, TrainingRunConfig, AdamConfig, FrameCacheConfig, DryRunConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -42,7 +43,7 @@ class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DryRun
     )
     epochs: int = 2
     batch_size: int = 24
-    adam_beta2: float = option(0.98, "AdamW's beta2.")
+    adam_beta2: float = 0.98
     warmup_steps: float = 0.25
     max_gradient_norm: float = 1.0
     class_balanced: bool = option(False, "Draw every class equally often.")
@@ -175,7 +176,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRun
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, DryRunConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, AdamConfig, DryRunConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
@@ -209,7 +210,6 @@ class VCMRConfig(TrainingRunConfig, DryRunConfig, MomentDataConfig):
     hard_negative_step: int | None = option(
         None, "Optimizer step (from 0) from which on they are; none: --hard_negative_epoch says it."
     )
-    adam_beta2: float = option(0.999, "AdamW's beta2.")
     batch_size: int = 128
     learning_rate: float = 2e-3
     warmup_steps: float = 0.01

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig
 from transformers.trainer_pt_utils import get_parameter_names
 
+from hf_datasets.drafts import write_json
 from hf_models import (
     HEROConfig,
     HEROForMomentRetrieval,
@@ -34,7 +35,7 @@ from subtle.run.accelerator import from_main, processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import read_json, write_json
+from subtle.run.results import read_json
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hf_datasets.drafts import write_json
 from subtle.commands import command_of
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.results import read_json, write_json
+from subtle.run.results import read_json
 
 SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
 LOCK, MADE_FROM, EXAMPLE = "tune.lock", "tune.json", "example"

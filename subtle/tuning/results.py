@@ -10,11 +10,12 @@ import polars as pl
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
+from hf_datasets.drafts import write_json, write_text
 from hf_datasets.records import Rejection
 from hf_models.tfcovr.processing_tfcovr import MAX_TOKENS
 from subtle.commands import as_typed
 from subtle.run.printing import show
-from subtle.run.results import read_json, write_json, write_text
+from subtle.run.results import read_json
 from subtle.running import visible
 from subtle.tuning.clips import Amounts
 from subtle.tuning.plan import Plan, is_miniature

@@ -14,7 +14,7 @@ from hf_datasets.publishing import generation_code
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
-from hf_datasets.publishing.registered import write_registered
+from hf_datasets.publishing.registered_folder import write_registered
 from hf_datasets.registry import BUILDERS, TITLES, task_ids
 from subtle.hub.publish import prepare_dataset as prepare
 

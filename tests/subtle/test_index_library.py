@@ -17,9 +17,12 @@ pytest.importorskip("lancedb")
 from small_index import build_index
 
 import subtle
+from hf_datasets.video import VideoError
+from hf_datasets.video.pyav import OpenVideo
 from hf_models.index.feedback import rocchio
 from subtle.footage import index as index_recipe
 from subtle.footage import search
+from subtle.footage.annotating import write_tasks
 from subtle.footage.models import load_again
 from subtle.footage.options import SearchConfig
 from subtle.footage.output import as_csv, as_json, as_table
@@ -166,9 +169,20 @@ def test_fiftyone_gets_a_sample_for_each_video_with_its_moments(made, opened, mo
         assert (detection["label"], detection["confidence"]) == (moment.label, moment.score)
     with pytest.raises(ValueError, match="give video_dir to open_index"):
         subtle.to_fiftyone([replace(found[0], path=None)])
+    monkeypatch.setattr(OpenVideo, "promised_seconds", 1e15)
+    with pytest.raises(VideoError, match="exceed max_duration_seconds"):
+        subtle.to_fiftyone(found)
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     with pytest.raises(ImportError, match=r"subtle-video\[fiftyone\]"):
         subtle.to_fiftyone(found)
+
+
+def test_tasks_for_annotators_are_not_written_of_a_video_that_claims_too_much(opened, tmp_path, monkeypatch):
+    found = opened.search(text="show red", limit=1)
+    rows = [one.to_dict() | {"path": one.path, "frame_rate": 8} for one in found]
+    monkeypatch.setattr(OpenVideo, "promised_seconds", 1e15)
+    with pytest.raises(VideoError, match="exceed max_duration_seconds"):
+        write_tasks(rows, tmp_path)
 
 
 def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):

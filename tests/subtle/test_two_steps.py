@@ -11,6 +11,7 @@ from datasets import Dataset
 from small_footage import SECONDS, footage_in, loaded_once, shortlist
 from torch.nn import functional as F
 
+from hf_datasets.drafts import write_json
 from hf_datasets.video import read_frames
 from hf_models import XMLConfig, XMLForMomentRetrieval
 from hf_models.feature_store import open_features
@@ -26,7 +27,6 @@ from subtle.footage.options import SearchConfig
 from subtle.footage.refining import Refiner, overlap
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.results import write_json
 from subtle.run.shared_config import MomentDataConfig
 
 CLIP_SECONDS = 0.5

@@ -21,7 +21,7 @@ from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import RENDERER_VERSION, fingerprint, perform_shot
 from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
-from hf_datasets.publishing.registered import write_registered
+from hf_datasets.publishing.registered_folder import write_registered
 from hf_datasets.tfcovr.labels import find_label, reading
 
 OLD_SCENE = [one.name for one in fields(Scene) if one.name not in {"cuts", "passers", "bystanders"}]

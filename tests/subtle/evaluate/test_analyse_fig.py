@@ -30,7 +30,7 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "didemo_fig_test.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [json.loads(line) for line in lines]
-    config = AnalyzeFIGConfig(release=str(tmp_path / "data"), tsne=False, output_dir=str(tmp_path / "out"))
+    config = AnalyzeFIGConfig(release=str(tmp_path / "data"), output_dir=str(tmp_path / "out"))
     tables = analyze(config)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["config"]["dataset"] == "didemo_fig"
@@ -84,7 +84,6 @@ def test_wrong_options_are_errors_without_traceback(tmp_path, shared):
     config = AnalyzeFIGConfig(
         release=write_release(tmp_path / "data"),
         user_study=True,
-        tsne=False,
         output_dir=str(tmp_path / "out"),
     )
     with pytest.raises(SystemExit, match="no moment has its video"):

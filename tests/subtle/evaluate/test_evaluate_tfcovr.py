@@ -273,4 +273,4 @@ def test_a_trained_system_whose_results_were_cut_is_named_with_the_cure(tmp_path
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"config": {"seed": 0}})[: int(share * 20)])
     with pytest.raises(ValueError, match=r"results.json is damaged, .* remove it and run again what wrote it"):
-        evaluate_tfcovr.is_trained(Stage2Config(output_dir=str(tmp_path)))
+        evaluate_tfcovr.is_trained(Stage2Config(output_dir=str(tmp_path)), "--runs_dir")

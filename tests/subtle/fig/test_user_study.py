@@ -41,7 +41,6 @@ def study(tmp_path, tiny, monkeypatch):
         data_dir=str(built),
         video_dir=videos,
         user_study=True,
-        tsne=False,
         output_dir=str(tmp_path / "out"),
     )
     monkeypatch.setattr(analyse_fig, "write_forms", partial(write_forms, per_form=3))

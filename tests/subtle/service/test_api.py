@@ -45,7 +45,8 @@ def served(path, folder, marks=None, **options):
     api = build_api(kept, **options)
     api.add_route("/mcp", Agents(kept))
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(api, log_level="error"))
+        # Without handlers of its own, which would keep the stderr of one test.
+        server = uvicorn.Server(uvicorn.Config(api, log_config=None, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:

@@ -8,13 +8,14 @@ import polars as pl
 import pytest
 import yaml
 
+from hf_datasets.drafts import write_json
 from hf_models.feature_store import FeatureStore
 from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.run.data import load_split
 from subtle.table import costs
-from subtle.table.ablate import STAGES
+from subtle.table.ablate import STAGES, planned, train
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import groups_of
 from subtle.table.rows import write_row
@@ -172,6 +173,13 @@ def test_equal_variations_are_trained_once(config, trainings):
     assert len(trainings) == 1
     assert results_of(config)["differences"] == []
     assert results_of(config)["figures"]["a"] == results_of(config)["figures"]["b"]
+
+
+def test_a_trained_model_of_other_options_is_refused_with_a_flag_that_there_is(config):
+    (run, *_) = planned(config, read_variations(config.variations, STAGES))
+    write_json(Path(run.stage2.output_dir) / "results.json", {"config": {"seed": 7}})
+    with pytest.raises(SystemExit, match="name another --output_dir, or delete this folder"):
+        train(run)
 
 
 def test_a_killed_run_goes_on_and_ends_alike(config, complete, monkeypatch):

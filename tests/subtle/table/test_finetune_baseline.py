@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from trained_alike import assert_trained_alike
+from trained_alike import assert_trained_alike, stopped_after
 from transformers import CLIPVisionConfig
 
 from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor, TFCoVRConfig
 from hf_models.tfcovr.fusion import GatedFusion
 from subtle.options import parse_config
-from subtle.run.checkpoints import Checkpoints
 from subtle.table import cross_attention, finetune_baseline
 from subtle.table.finetune_baseline import run_config
 from subtle.table.options import FinetuneConfig
@@ -115,22 +114,14 @@ def test_a_row_that_fails_is_named_and_costs_no_other_row(shared, tiny, tmp_path
     assert all(f"| {name} |" in printed for name in NAMES)
 
 
-def test_cross_attention_learns_and_a_stopped_run_ends_with_the_same_weights(shared, tmp_path, monkeypatch):
+def test_cross_attention_learns_and_a_stopped_run_ends_with_the_same_weights(shared, tmp_path):
     whole = covr(shared, tmp_path / "whole", epochs=3, batch_size=32, checkpoint_steps=5, learning_rate=3e-3)
     cross_attention.CrossAttentionTraining(whole, None).train()
     first, *_, last = [epoch["loss"] for epoch in results_of(whole.output_dir)["history"]]
     assert last < 0.9 * first
     stopped = replace(whole, output_dir=str(tmp_path / "stopped"))
-    save = Checkpoints.save
-
-    def save_and_stop(self, progress):
-        save(self, progress)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
+    with stopped_after(5):
         cross_attention.CrossAttentionTraining(stopped, None).train()
-    monkeypatch.setattr(Checkpoints, "save", save)
     cross_attention.CrossAttentionTraining(stopped, None).train()
     assert_trained_alike(whole.output_dir, stopped.output_dir)
     expected = weights(whole)

@@ -1,7 +1,5 @@
 """What `--dry_run` of a training recipe counts: the same without values as with them, for every kind of recipe."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -79,10 +77,9 @@ def test_the_command_prints_it_and_trains_nothing(capsys, monkeypatch, tmp_path)
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.slow
-def test_a_dry_run_of_a_configuration_for_a_gpu_needs_none(tmp_path):
+def test_a_dry_run_of_a_configuration_for_a_gpu_needs_none(tmp_path, warm_python):
     recipe = Path(__file__).parents[3] / "recipes" / "vcmr.py"
-    words = [sys.executable, str(recipe), "vcmr_didemo_fig.yaml", "--dry_run"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout.startswith("trains:")
+    done = warm_python.run([recipe, "vcmr_didemo_fig.yaml", "--dry_run"], cwd=tmp_path)
+    assert done.stdout.startswith("trains:"), done.stderr
+    assert done.returncode == 0
     assert not [*tmp_path.iterdir()]

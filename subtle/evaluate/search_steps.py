@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import evaluate
 import numpy as np
 from tqdm import tqdm
 
-import metrics
 from hf_models.encoders import Encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
+from subtle.run.metric_loading import load_metric
 
 Row = dict[str, Any]
 Step = Callable[[str, list[Row]], list[Row]]
@@ -42,8 +41,7 @@ class Queries:
         shortlist: int,
     ) -> None:
         self.rows = rows
-        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load(metrics.space("vcmr_recall"))
+        self.metric = load_metric("vcmr_recall")
         begun = time.perf_counter()
         self.shortlists = [
             search_moments(index, model, encoder.query(text=row["caption"]), limit=shortlist)
