@@ -1,15 +1,15 @@
 """Labels that nobody has trained on, put together from the words of those that somebody has."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
+from itertools import pairwise, takewhile
 
 LONGEST = 3
 """Words that are replaced at once, and that replace them, at most."""
 TIMES = 2
 """Replacements that lead from a label to another, at most."""
 MOST = 2000
-"""Labels to put together, which are so many numbers of an embedding; those with fewer replacements come first."""
+"""Labels to put together, which are so many numbers of an embedding."""
 
 Words = tuple[str, ...]
 
@@ -43,44 +43,57 @@ def compose_labels(labels: Sequence[Words]) -> list[Words]:
     """Labels that are not there, by analogy: what changes one label into another changes a third one.
 
     Two labels that differ in up to three words in one place say that these words may stand for each other between the
-    same neighbors, nothing being words, too. Other labels with such words there give new ones, and these again.
+    same neighbors, nothing being words, too; a single word also where only one of its neighbors is the same. Other
+    labels with such words there give new ones, and these again; none has a word twice in a row.
 
     Args:
         labels: The words of each.
 
     Returns:
-        New labels, at most `MOST`; those that one replacement makes first, in alphabetical order.
+        New labels, at most `MOST`: first those between the same neighbors, and of each kind those that one replacement
+        makes, in alphabetical order.
 
     Example:
         >>> labels = [("salto", "tucked"), ("salto", "piked"), ("arabian", "salto", "tucked")]
         >>> compose_labels(labels)
         [('arabian', 'salto', 'piked')]
     """
+    strict = _composed(labels, LONGEST, lambda left, right: [(left, right)])
+    loose = _composed(labels, 1, lambda left, right: [(left, None), (None, right)])
+    return list(dict.fromkeys([*strict, *loose]))[:MOST]
+
+
+Places = Callable[[Words, Words], list[tuple[Words | None, Words | None]]]
+
+
+def _composed(labels: Sequence[Words], longest: int, places: Places) -> list[Words]:
+    """New labels by replacements of so many words; `places` are where neighbors count as the same."""
     replaced = defaultdict(set)
     for one in labels:
         for other in labels:
             start = shared_start(one, other)
             end = shared_start(one[start:][::-1], other[start:][::-1])
             ours, theirs = one[start : len(one) - end], other[start : len(other) - end]
-            if ours != theirs and max(len(ours), len(theirs)) <= LONGEST:
-                replaced[one[:start][-1:], ours, one[len(one) - end :][:1]].add(theirs)
+            if ours != theirs and max(len(ours), len(theirs)) <= longest:
+                for place in places(one[:start][-1:], one[len(one) - end :][:1]):
+                    replaced[place, ours].add(theirs)
     known, latest = set(labels), sorted(set(labels))
     composed: list[Words] = []
     for _ in range(TIMES):
-        latest = sorted(
-            {
-                label[:start] + words + label[end:]
-                for label in latest
-                for start in range(len(label) + 1)
-                for end in range(start, min(len(label), start + LONGEST) + 1)
-                for words in replaced[label[:start][-1:], label[start:end], label[end : end + 1]]
-            }
-            - known
-            - {()}
-        )
+        made = {
+            label[:start] + words + label[end:]
+            for label in latest
+            for start in range(len(label) + 1)
+            for end in range(start, min(len(label), start + longest) + 1)
+            for place in places(label[:start][-1:], label[end : end + 1])
+            for words in replaced.get((place, label[start:end]), ())
+        }
+        latest = sorted(label for label in made - known - {()} if all(one != next_ for one, next_ in pairwise(label)))
         known.update(latest)
         composed += latest
-    return composed[:MOST]
+        if len(composed) >= MOST:
+            break
+    return composed
 
 
 def shared_start(one: Words, other: Words) -> int:

@@ -19,14 +19,21 @@ from .layers_aim import make_classifier
 from .modeling_aim import AIMForVideoClassification
 from .modeling_tfcovr import TFCoVRForComposedRetrieval
 
-EVIDENCE = 8.0
-"""What the logit of a word changes by where an edit's output is 1."""
-WORD_DECAY = 1e-3
+SOURCES = 4
+"""Labels that the clip of a query may show, the likeliest ones, from which a text leads to others."""
+STRENGTHS = (-4.0, 7.0, 5.0, -6.0)
+"""Where the logit of a word in the label that is asked for starts, and what it gains if the text has the word, if the
+clip's label has it, and if both have it. Each text changes the four, by `STEP` times what a linear layer gives."""
+STEP = 8.0
+COMPOSED_BIAS = 0.5
+"""What the logit of a label that nobody has trained on gains in a query; chosen on validation, where more finds such
+labels better, and the others less."""
+WORD_DECAY = 1e-2
 """Half of the squared weights of words costs as much of their loss."""
 
 
-class Experts(NamedTuple):
-    """Log-probabilities of labels, `(B, num_trained_labels)` and `(B, num_labels)`.
+class Shown(NamedTuple):
+    """What clips show: log-probabilities of labels, `(B, num_trained_labels)` and `(B, num_labels)`.
 
     Attributes:
         label: of the labels that are trained on, by the classifier that knows them one by one.
@@ -45,6 +52,29 @@ class Experts(NamedTuple):
         trained, others = self.words.split([self.label.shape[1], self.words.shape[1] - self.label.shape[1]], -1)
         share = trained.logsumexp(-1, keepdim=True)
         return torch.cat([((trained + self.label) / 2).log_softmax(-1) + share, others], -1)
+
+    def embeds(self) -> Tensor:
+        """The square roots of the probabilities, which have unit length, `(B, num_labels)`."""
+        return (self.combined() / 2).exp()
+
+
+class Asked(NamedTuple):
+    """What queries ask for: log-probabilities of labels.
+
+    Attributes:
+        label: `(B, num_trained_labels)`, by the classifier that knows them one by one.
+        words: `(B, num_labels)`, of what the text makes of the labels that the clip may show.
+        trained: `(B, num_trained_labels)`, the same where no label but these is possible, which training reads: that
+            others do not occur there says nothing of them.
+    """
+
+    label: Tensor
+    words: Tensor
+    trained: Tensor
+
+    def embeds(self) -> Tensor:
+        """The probabilities of labels, by both experts as of a clip, scaled to unit length, `(B, num_labels)`."""
+        return F.normalize(Shown(self.label, self.words).combined().exp(), dim=-1)
 
 
 class WordFinder(nn.Module):
@@ -86,46 +116,47 @@ class WordFinder(nn.Module):
 
 
 class WordEdit(nn.Module):
-    """What a modification text makes of the words that a clip shows: some stay, some come, as it says.
+    """What a modification text makes of a label: the words that it names come, and of the others some stay.
+
+    Four numbers of the text say how strongly, for all words alike, so that this also holds for labels that nobody has
+    trained on. Besides, a word that is named brings others with it.
 
     Args:
         size: of a text's embedding.
         num_words: that labels have.
-        hidden: units.
-        dropout: its probability.
     """
 
-    def __init__(self, size: int, num_words: int, hidden: int, dropout: float) -> None:
+    def __init__(self, size: int, num_words: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(size, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 2 * num_words + 1)
-        )
-        self.num_words = num_words
+        self.strengths = nn.Linear(size, 4)
+        self.company = nn.Parameter(torch.zeros(num_words, num_words))
 
-    def forward(self, shown: Tensor, text: Tensor, named: Tensor) -> Tensor:
-        """Logits of the words that a target shows, `(B, num_words)`.
+    def forward(self, source: Tensor, text: Tensor, named: Tensor) -> Tensor:
+        """Logits of words in the label that is asked for, `(B, K, num_words)`.
 
         Args:
-            shown: `(B, num_words)` logits of the words that the clip shows.
+            source: `(B, K, num_words)`, 1 for the words of each label that the clip may show.
             text: `(B, size)`, the text's embedding.
             named: `(B, num_words)`, 1 for the words that the text has.
         """
-        kept, added, trust = self.layers(text).split([self.num_words, self.num_words, 1], -1)
-        edited: Tensor = shown * torch.sigmoid(kept + 2) + EVIDENCE * (added + (trust + 0.5) * named)
-        return edited
+        strengths = text.new_tensor(STRENGTHS) + STEP * self.strengths(text)
+        start, if_named, if_shown, if_both = strengths[:, :, None].unbind(1)
+        new = start + if_named * named + named @ self.company.T
+        logits: Tensor = new[:, None] + (if_shown + if_both * named)[:, None] * source
+        return logits
 
 
 class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
     """Composed video retrieval between distributions over labels, also over labels that nobody has trained on.
 
-    A clip is embedded as the square root of its probabilities of all labels, and a query as that of the label that
-    clip and text ask for. Such vectors have unit length, and their product is the Bhattacharyya coefficient of the two
-    distributions: 1 where they are equal, 0 where they have no label in common. Stage 1 gives a classifier of clips,
-    whose classes share what their labels have in common; stage 2 trains that of queries by cross-entropy: it needs no
-    negatives, and no batch of a certain size.
+    A clip is embedded as the square roots of its probabilities of all labels, a query as the probabilities of the label
+    that clip and text ask for, scaled to unit length: the product is 0 where they have no label in common, and a clip
+    comes first that surely shows what the query surely asks for. Stage 1 gives a classifier of clips, whose classes
+    share what their labels have in common; stage 2 trains that of queries by cross-entropy: it needs no negatives, and
+    no batch of a certain size.
 
-    A second pair of classifiers knows the words of labels alone, and so gives probabilities also to labels that are put
-    together from these words (`compose_labels`). In a query the text edits the words that the clip shows.
+    A second classifier knows the words of labels alone, and so gives probabilities also to labels that are put together
+    from these words (`compose_labels`). In a query the text edits the words of the labels that the clip may show.
 
     It finds what its labels describe; between clips of one label it does not tell apart.
 
@@ -155,8 +186,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         self.query_classifier = make_classifier(size, *labels)
         words = cast("list[list[str]]", config.label_words)
         self.word_classifier = cast("FactoredClassifier", make_classifier(config.video_embed_dim, len(words), words))
-        num_words = len(config.words)
-        self.word_edit = WordEdit(size, num_words, config.fusion_hidden_dim, config.fusion_dropout)
+        self.word_edit = WordEdit(size, len(config.words))
         self.word_finder = WordFinder(config.word_tokens or [[] for _ in config.words])
         self.post_init()
 
@@ -168,6 +198,9 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         if isinstance(module, WordFinder):
             init.copy_(module.token_ids, module.ids())
             init.copy_(module.membership, module.make_membership())
+        if isinstance(module, WordEdit):
+            for weight in module.parameters():
+                init.zeros_(weight)
 
     @classmethod
     def from_vision_text_pretrained(
@@ -177,6 +210,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         *,
         label_texts: Mapping[str, str] | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        composed_labels: bool = True,
         **config: Any,
     ) -> "FactoredCoVRForComposedRetrieval":
         """A model with the video encoder and the classifier of stage 1, a text encoder, and a fresh fusion.
@@ -187,6 +221,8 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
             label_texts: the labels that are trained on, each with what it says; None: all labels of the video model,
                 which are their own texts. Others are put together from their words.
             tokenizer: the text model's, by which words are found in texts; None: no word is looked for.
+            composed_labels: put labels together that nobody has trained on. Where all clips show labels that are
+                trained on, False is more exact, and its embeddings are smaller.
             **config: fields of `FactoredCoVRConfig`.
 
         Returns:
@@ -219,7 +255,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         names, label_words = list(texts), shared_words(words)
         sets = {frozenset(one) for one in label_words}
         vocabulary = {word for one in label_words for word in one}
-        for label in compose_labels(words):
+        for label in compose_labels(words) if composed_labels else ():
             own = [word for word in dict.fromkeys(label) if word in vocabulary]
             if own and frozenset(own) not in sets:  # words tell nothing of their order
                 names.append(" ".join(label))
@@ -281,27 +317,34 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         embeds, outputs = super()._run_text(input_ids, attention_mask, **options)
         return torch.cat([embeds, self.word_finder(input_ids).to(embeds)], -1), outputs
 
-    def _query_output(self, video: Tensor, text: Tensor, text_embeds: Tensor) -> Experts:
-        named = text_embeds[:, text_embeds.shape[1] - self.word_edit.num_words :].to(text)
-        # What words a clip shows is learned from clips alone; queries see it as it is.
-        shown = self.word_classifier.linear(video).detach()
-        words = self.word_edit(shown, text, named) @ self.word_classifier.membership.T
+    def _query_output(self, video: Tensor, text: Tensor, text_embeds: Tensor) -> Asked:
         label: Tensor = self.query_classifier(self.fusion(video, text))
-        return Experts(label.float().log_softmax(-1), words.float().log_softmax(-1))
+        embeds = video * self.video_deviation + self.video_mean if self.config.standardize_video else video
+        with torch.no_grad():  # what a clip shows is learned from clips alone; queries see it as it is
+            shown = self._target_output(embeds).combined()
+        odds, sources = shown.topk(min(SOURCES, shown.shape[1]))
+        membership = self.word_classifier.membership.to(text)
+        named = text_embeds[:, text_embeds.shape[1] - membership.shape[1] :].to(text)
+        logits = (self.word_edit(membership[sources], text, named) @ membership.T).float()
+        trained, composed = logits.split([label.shape[1], logits.shape[2] - label.shape[1]], -1)
+        both = torch.cat([trained, composed + COMPOSED_BIAS], -1)
+        odds = odds.log_softmax(-1)[..., None]
+        words, taught = ((odds + part.log_softmax(-1)).logsumexp(1) for part in (both, trained))
+        return Asked(label.float().log_softmax(-1), words, taught)
 
-    def _target_output(self, video_embeds: Tensor) -> Experts:
+    def _target_output(self, video_embeds: Tensor) -> Shown:
         label: Tensor = self.target_classifier(self._in_own_dtype(video_embeds))
         words: Tensor = self.word_classifier(self._standardized(video_embeds))
-        return Experts(label.float().log_softmax(-1), words.float().log_softmax(-1))
+        return Shown(label.float().log_softmax(-1), words.float().log_softmax(-1))
 
-    def _embeds(self, output: Experts) -> Tensor:
-        return (output.combined() / 2).exp()
+    def _embeds(self, output: Asked | Shown) -> Tensor:
+        return output.embeds()
 
     # The loss reads log-probabilities: a probability's root is 0 in float32, without gradient, from 174.7 below 0 on.
-    def _loss(self, query: Experts, target: Experts, target_labels: Tensor | None) -> Tensor:
+    def _loss(self, query: Asked, target: Shown, target_labels: Tensor | None) -> Tensor:
         if target_labels is None:
             raise ValueError("FactoredCoVR learns from target_labels, the place of each target's label in id2label")
-        taught = [*query]
+        taught = [query.label, query.trained]
         if self.word_classifier.linear.weight.requires_grad:
             taught.append(target.words)
         if any(weight.requires_grad for weight in self.target_classifier.parameters()):
@@ -309,4 +352,5 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         if self.training:
             taught = [gather_with_gradient(part) for part in taught]
             target_labels = gather_with_gradient(target_labels)
-        return torch.stack([F.nll_loss(part, target_labels) for part in taught]).sum()
+        company = WORD_DECAY / 2 * self.word_edit.company.float().square().sum()
+        return torch.stack([company, *(F.nll_loss(part, target_labels) for part in taught)]).sum()

@@ -77,6 +77,9 @@ class Stage2Config(
         "tfcovr",
         "What to train: the paper's TF-CoVR, or FactoredCoVR, which composes labels and has no contrastive loss.",
     )
+    composed_labels: bool = option(
+        True, "FactoredCoVR also knows labels put together from words; false: where all labels have training clips."
+    )
     end_to_end: bool = option(False, "Train the encoders too, from pixels.")
     fusion: Literal["mlp", "gated", "average"] = option(
         "mlp",
@@ -101,6 +104,10 @@ class Stage2Config(
             if given:
                 names = ", ".join(f"--{name}" for name in given)
                 raise ValueError(f"{names}: FactoredCoVR has no contrastive loss; leave out what it does not read")
+        elif not self.composed_labels:
+            raise ValueError(
+                "--composed_labels false: TF-CoVR has no labels; leave it out, or use --model factored_covr"
+            )
         if self.end_to_end and self.query_frames is not None:
             raise ValueError("--query_frames needs stored embeddings; leave out --end_to_end or --query_frames")
 

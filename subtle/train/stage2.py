@@ -76,6 +76,7 @@ class Stage2(TrainingRun):
             )
         if config.model == "factored_covr":
             fields["label_texts"] = trained_labels(config)
+            fields["composed_labels"] = config.composed_labels
             fields["tokenizer"] = AutoTokenizer.from_pretrained(config.text_model)
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
