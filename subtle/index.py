@@ -478,7 +478,7 @@ class Index:
             self.model,
             encoder,
             kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
-            cache=cache_of(self.store, config),
+            cache=cache_of(self.store),
             root=str(self.root()),
             where=config.where,
             folder=config.folder,
@@ -494,7 +494,7 @@ class Index:
         key = repr([asdict(config) | ({} if is_chat else query)])
         with self.lock:
             if key not in self.steps:
-                self.steps = {key: SecondStep(config, cache_of(self.store, config), config.device, str(self.root()))}
+                self.steps = {key: SecondStep(config, cache_of(self.store), config.device, str(self.root()))}
             clip = None
             if config.clip is not None and config.rerank is not None:
                 span = config.start_seconds, config.end_seconds

@@ -91,10 +91,6 @@ class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ReadingConfig):
         "chat model that sees images, by the server's name for it. Each moment is one request.",
     )
     num_frames: int = 8
-    search_cache: str | None = option(
-        None,
-        "Folder of what searches computed: features, answers, thresholds; none: in the cache of datasets.",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,10 +21,8 @@ Say = Callable[[str], None]
 SHOWN = 5
 
 
-def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
+def cache_of(index: MomentIndex) -> Path:
     """The folder for what searches of an index compute; not in the index, where anyone may have put answers."""
-    if config.search_cache is not None:
-        return Path(config.search_cache)
     name = hashlib.sha256(index.place.encode()).hexdigest()[:24]
     return Path(datasets.config.HF_DATASETS_CACHE) / "subtle-search" / name
 

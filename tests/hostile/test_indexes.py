@@ -9,7 +9,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from unittest.mock import patch
 
+import datasets
 import lancedb
 import numpy as np
 import polars as pl
@@ -203,9 +205,10 @@ def exported(dice, config, tables, encoder, folder):
 
 def calibrated(dice, config, tables, encoder, folder):
     clip = {"clip": f"{config.video_dir}/first/one.mp4", "start_seconds": 0.0, "end_seconds": 1.0}
-    cache = str(folder.parent / "cache")
-    asked = SearchConfig(index=str(folder), device="cpu", nothing_fits=True, search_cache=cache, **clip)
-    how, _, why = outcome(lambda: run_recipe(search.main, asked))
+    cache = folder.parent / "cache"
+    asked = SearchConfig(index=str(folder), device="cpu", nothing_fits=True, **clip)
+    with patch.object(datasets.config, "HF_DATASETS_CACHE", cache):
+        how, _, why = outcome(lambda: run_recipe(search.main, asked))
     shutil.rmtree(cache, ignore_errors=True)
     return how, why
 

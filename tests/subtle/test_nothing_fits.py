@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import datasets
 import numpy as np
 import pytest
 from colored_videos import write_colored_video
@@ -139,9 +140,8 @@ def test_it_is_computed_once_until_the_index_changes(root, encoder, tmp_path, mo
 
 
 def test_a_search_below_it_finds_nothing_and_says_why(root, encoder, tmp_path, capsys, monkeypatch):
-    query = SearchConfig(
-        index=str(root / "index"), text="show red", device="cpu", nothing_fits=True, search_cache=str(tmp_path)
-    )
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    query = SearchConfig(index=str(root / "index"), text="show red", device="cpu", nothing_fits=True)
     said = []
     monkeypatch.setitem(calibration.MISFITS_SHOWN, "text", 0.999)
     low = search.find(query, say=said.append)

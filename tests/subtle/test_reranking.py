@@ -4,6 +4,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
 import pytest
 from chat_server import ChatServer
 from small_footage import footage_in, loaded_once, shortlist
@@ -24,6 +25,7 @@ def footage(tmp_path_factory):
 @pytest.fixture
 def chat(footage, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     return SearchConfig(
         index=str(footage / "index"),
         text="show red",
@@ -33,7 +35,6 @@ def chat(footage, tmp_path, monkeypatch):
         shortlist=8,
         input_usd=1.0,
         output_usd=2.0,
-        search_cache=str(tmp_path / "cache"),
     )
 
 
@@ -115,7 +116,8 @@ def test_what_killed_runs_of_a_search_sent_counts_against_its_budget_and_no_othe
     with ChatServer(answer=lambda body: '{"score": 1}') as server:
         query = replace(chat, base_url=server.url, max_usd=1.0)
         assert run_recipe(search.main, query) == 0
-        with sqlite3.connect(tmp_path / "cache/answers.sqlite") as answers:
+        (kept,) = (tmp_path / "cache").rglob("answers.sqlite")
+        with sqlite3.connect(kept) as answers:
             answers.execute("DELETE FROM answers")  # as if the run had been killed before they arrived
         capsys.readouterr()
         assert run_recipe(search.main, replace(query, max_usd=1e-3)) == 2

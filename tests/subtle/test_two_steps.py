@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
 import pytest
 import torch
 from datasets import Dataset
@@ -89,7 +90,8 @@ def write_model(folder, root, *, max_video_clips):
 
 
 @pytest.fixture
-def config(footage, tmp_path):
+def config(footage, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     return SearchConfig(
         index=str(footage / "index"),
         text="show red",
@@ -97,7 +99,6 @@ def config(footage, tmp_path):
         device="cpu",
         num_workers=0,
         num_frames=2,
-        search_cache=str(tmp_path / "cache"),
     )
 
 
