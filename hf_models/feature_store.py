@@ -114,7 +114,8 @@ class FeatureStore(Mapping[str, Tensor]):
         """Read a store of vectors whole.
 
         Returns:
-            The ids, each once, and their vectors `(N, size)`, float32, in the same order.
+            The ids, each once, sorted, and their vectors `(N, size)`, float32, in the same order: shards have random
+            names, and what is computed over all vectors must not depend on these.
 
         Raises:
             FileNotFoundError: The store is empty.
@@ -125,10 +126,9 @@ class FeatureStore(Mapping[str, Tensor]):
         if self._kind == SEQUENCES:
             raise ValueError(f"{self.path} holds sequences of different lengths; read them by id")
         parts = [shard.get_tensor(ARRAY[VECTORS]) for shard, _ in self._shards]
-        starts = np.cumsum([0, *map(len, parts)])
-        rows = [starts[shard] + first for shard, first, _ in self._places.values()]
-        vectors = torch.cat(parts)
-        return list(self._places), vectors if len(rows) == len(vectors) else vectors[rows]
+        starts, ids = np.cumsum([0, *map(len, parts)]), sorted(self._places)
+        rows = [starts[shard] + first for shard, first, _ in map(self._places.__getitem__, ids)]
+        return ids, torch.cat(parts)[rows]
 
     def length(self, one: str) -> int:
         """Rows of an id, without reading them."""
