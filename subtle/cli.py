@@ -72,7 +72,8 @@ def overview() -> str:
         for verb in verbs:
             # Read as text: parsing twenty files would take longer than starting Python.
             docstring = (RECIPES / f"{verb}.py").read_text(encoding="utf-8").split('"""', 2)[1]
-            text = f"  {verb:<20}{commands.first_sentence(docstring)}"
+            sentence = commands.as_typed(commands.first_sentence(docstring), by_command=True)
+            text = f"  {verb:<20}{sentence}"
             lines.append(textwrap.fill(text, max(columns - 1, 60), subsequent_indent=" " * 22, break_on_hyphens=False))
     return "\n".join(lines)
 

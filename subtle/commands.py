@@ -48,13 +48,15 @@ second_word = ""
 """Set by `take_second_word`."""
 
 
-def as_typed(text: str) -> str:
+def as_typed(text: str, *, by_command: bool = False) -> str:
     """A text with the commands and files in it as one types them here; in a checkout as they stand.
+
+    With `by_command` as of the command `subtle`, wherever it is.
 
     >>> as_typed("`python recipes/embed.py clips` makes it")
     '`python recipes/embed.py clips` makes it'
     """
-    if IS_INSTALLED or started_by_command:
+    if IS_INSTALLED or started_by_command or by_command:
         for pattern, replacement in IN_CHECKOUT_AND_INSTALLED:
             text = re.sub(pattern, replacement, text)
         text = re.sub(BARE, r"`subtle \1\2`", text)

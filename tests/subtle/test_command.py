@@ -51,6 +51,8 @@ def test_every_script_is_listed_with_its_first_sentence(call, monkeypatch):
     status, shown, errors = call()
     assert (status, errors) == (0, "")
     assert re.findall(r"^  (\w+) +[A-Z].+[.?]$", shown, re.MULTILINE) == verbs
+    assert "keep the vectors for `subtle search`" in shown
+    assert ".py" not in shown
     assert call("--help") == call("-h") == (0, shown, "")
 
 
