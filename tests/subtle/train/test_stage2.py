@@ -160,7 +160,9 @@ def test_training_between_labels_learns_and_leaves_a_complete_model(factored):
     assert again == pytest.approx(measured["validation/map@50"])
 
 
-def test_options_of_a_contrastive_loss_are_refused_between_labels():
+def test_options_that_the_other_model_reads_are_refused():
+    with pytest.raises(ValueError, match="--no_composed_labels: TF-CoVR has no labels"):
+        Stage2Config(composed_labels=False)
     with pytest.raises(ValueError, match="--loss, --beta: FactoredCoVR has no contrastive loss"):
         Stage2Config(model="factored_covr", loss="hn_nce", beta=0.5)
 
