@@ -26,8 +26,8 @@ STRENGTHS = (-4.0, 7.0, 5.0, -6.0)
 clip's label has it, and if both have it. Each text changes the four, by `STEP` times what a linear layer gives."""
 STEP = 8.0
 COMPOSED_BIAS = 0.5
-"""What the logit of a label that nobody has trained on gains in a query; chosen on validation, where more finds such
-labels better, and the others less."""
+"""What the logit of a label that nobody has trained on gains in a query; more finds such labels better, and the others
+less (RESULTS.md has both)."""
 WORD_DECAY = 1e-2
 """Half of the squared weights of words costs as much of their loss."""
 
