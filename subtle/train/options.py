@@ -105,9 +105,7 @@ class Stage2Config(
                 names = ", ".join(f"--{name}" for name in given)
                 raise ValueError(f"{names}: FactoredCoVR has no contrastive loss; leave out what it does not read")
         elif not self.composed_labels:
-            raise ValueError(
-                "--no_composed_labels: TF-CoVR has no labels; leave it out, or use --model factored_covr"
-            )
+            raise ValueError("--no_composed_labels: TF-CoVR has no labels; leave it out, or use --model factored_covr")
         if self.end_to_end and self.query_frames is not None:
             raise ValueError("--query_frames needs stored embeddings; leave out --end_to_end or --query_frames")
 
