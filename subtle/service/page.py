@@ -328,9 +328,9 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
                     max_lines=3,
                     lines=1,
                 )
+                clip = part("timeline", "trim", elem_id="query")
                 if examples:
                     gr.Examples([[one] for one in examples], text, label="Such as", api_visibility="private")
-                clip = part("timeline", "trim", elem_id="query")
                 with gr.Accordion("Filters", open=False, elem_id="filters"):
                     every: dict[str, Any] = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
