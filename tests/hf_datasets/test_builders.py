@@ -80,8 +80,7 @@ def test_arguments_that_a_registered_name_would_ignore_are_refused_with_the_cure
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_a_folder_that_is_not_a_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+def test_a_folder_that_is_not_a_miniature_is_refused_with_the_other_configurations(name, tmp_path):
     expected = rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
     with pytest.raises(FileNotFoundError, match=expected):
         datasets.load_dataset(name, data_dir=str(tmp_path))

@@ -24,11 +24,6 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.fixture
 def card(tmp_path):
     path = tmp_path / "card.md"

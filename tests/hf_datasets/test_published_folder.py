@@ -46,11 +46,6 @@ def published(miniature, tmp_path_factory):
     return {name: root / name for name in NAMES}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 def header_of(folder):
     return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
 

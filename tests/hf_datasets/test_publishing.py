@@ -5,7 +5,6 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,11 +19,6 @@ from subtle.hub.publish import prepare_dataset as prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
 ORIGINS = ("mini", "hard", "unseen", "release", "source", "own")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def test_of_what_stands_beside_the_package_no_module_is_taken_and_of_the_package_those_that_are_imported(

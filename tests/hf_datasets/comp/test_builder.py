@@ -23,11 +23,10 @@ KINDS = {"temporal_reorder", "action_replace", "segment_mismatch"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def caches(tmp_path_factory):
-    before = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
-    yield
-    datasets.config.HF_DATASETS_CACHE = before
+def datasets_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        yield
 
 
 @pytest.fixture(scope="module")

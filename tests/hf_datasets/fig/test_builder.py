@@ -28,13 +28,6 @@ ROW = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 @pytest.fixture
 def didemo(tmp_path):
     (tmp_path / "data").mkdir()

@@ -27,13 +27,6 @@ LABELS = ("40", "41", "134", "136", "103b", "107b")
 SPLITS = ("train", "validation", "test")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 @pytest.fixture
 def upstream(tmp_path):
     """FineGym with 20 long videos of three labels each, and 20 dives in ten competitions."""
@@ -284,6 +277,7 @@ def test_an_id_that_leaves_the_video_folder_is_refused(tmp_path):
 )
 def test_missing_files_are_named_with_what_to_fetch(config, data_dir, error, says, monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=says):
         datasets.load_dataset("tfcovr", config, data_dir=data_dir)
     assert "gym*_element*.txt" in SOURCE_HELP
