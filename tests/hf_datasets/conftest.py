@@ -5,6 +5,7 @@ import pytest
 
 from hf_datasets.builders import BUILDERS
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+from hf_datasets.publish import COUNTS_END, COUNTS_START
 
 BUILDER = '''
 """A builder for the tests."""
@@ -56,6 +57,14 @@ class Numbers(RegisteredBuilder):
 def datasets_cache(tmp_path, monkeypatch):
     """An empty cache of `datasets` for each test; a module whose tests share one defines this fixture anew."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def card(tmp_path):
+    """A card as `write_folder` starts from one."""
+    path = tmp_path / "card.md"
+    path.write_text(f"---\nlicense: mit\n---\n# Card\n{COUNTS_START}\nold\n{COUNTS_END}\nrest\n")
+    return path
 
 
 @pytest.fixture(scope="session")

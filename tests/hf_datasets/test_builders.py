@@ -58,11 +58,8 @@ def test_a_folder_of_that_name_wins_and_a_warning_names_it_and_the_cure(numbers,
     assert len(prepare(numbers)["mini"]["train"]) == 3, "what is prepared is the registered dataset all the same"
     folder.rename(tmp_path / "here" / "else")
     assert len(datasets.load_dataset(numbers)["train"]) == 3
-
-
-def test_a_file_of_that_name_is_not_in_the_way(numbers, tmp_path):
-    (tmp_path / "here" / numbers).write_text("n\n1\n")
-    assert len(datasets.load_dataset(numbers)["train"]) == 3
+    folder.write_text("n\n1\n")
+    assert len(datasets.load_dataset(numbers)["train"]) == 3, "a file of that name is not in the way"
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -101,12 +98,12 @@ def test_a_builder_survives_pickling(numbers):
     assert pickle.loads(pickle.dumps(builder)).cache_dir == builder.cache_dir
 
 
-def test_changed_annotations_are_read_again_and_other_files_do_not_matter(numbers, tmp_path):
+def test_changed_annotations_and_new_videos_are_read_again_and_other_files_do_not_matter(numbers, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
 
-    def cache_dir():
-        return datasets.load_dataset_builder(numbers, data_dir=str(folder)).cache_dir
+    def cache_dir(option="data_dir"):
+        return datasets.load_dataset_builder(numbers, **{option: str(folder)}).cache_dir
 
     before = cache_dir()
     (folder / "frame.jpg").write_bytes(b"")
@@ -116,15 +113,9 @@ def test_changed_annotations_are_read_again_and_other_files_do_not_matter(number
     assert after != before
     (folder / "train.csv").write_text("12")
     assert cache_dir() not in {before, after}
-
-
-def test_new_videos_in_the_folder_rebuild_the_data(numbers, tmp_path):
-    def cache_dir():
-        return datasets.load_dataset_builder(numbers, video_dir=str(tmp_path / "here")).cache_dir
-
-    before = cache_dir()
-    (tmp_path / "here" / "a.mp4").touch()
-    assert cache_dir() != before
+    before = cache_dir("video_dir")
+    (folder / "a.mp4").touch()
+    assert cache_dir("video_dir") != before
 
 
 def test_an_edit_of_the_package_makes_the_cache_stale(numbers, monkeypatch):

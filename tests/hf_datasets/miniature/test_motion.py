@@ -10,7 +10,7 @@ from hf_datasets.miniature.captions import action_phrase
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import PLATFORM_DROP, TURNS_BEFORE, Style, perform
 from hf_datasets.miniature.scene import Scene
-from hf_datasets.miniature.skeleton import POSES, Body, J, body_joints, rotate, swap_sides
+from hf_datasets.miniature.skeleton import POSES, Body, J, body_joints, rotate
 from hf_datasets.tfcovr.labels import find_label
 
 ALL = pytest.mark.parametrize("action", ALL_ACTIONS.values(), ids=ALL_ACTIONS.keys())
@@ -115,11 +115,6 @@ def test_limbs_keep_their_length_in_every_pose():
     joints = body_joints(np.stack(list(POSES.values())), body)
     shank = np.linalg.norm(joints[:, J["left_knee"]] - joints[:, J["left_foot"]], axis=-1)
     np.testing.assert_allclose(shank, body.shank)
-
-
-def test_swapping_sides_twice_changes_nothing():
-    pose = POSES["split"][None]
-    np.testing.assert_array_equal(swap_sides(swap_sides(pose)), pose)
 
 
 def test_front_and_back_of_the_torso_differ_in_color():
