@@ -20,7 +20,7 @@ from hf_datasets.comp.paragraphs import (
     split_sentences,
     word_overlap,
 )
-from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
+from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.offline_chat import RuleBasedGenerator
@@ -162,13 +162,6 @@ def test_answers_of_the_rule_based_generator_are_accepted(task):
     written = task.parse(ROW, task.write(ROW))
     assert not isinstance(written, Rejection)
     assert min(word_overlap(written.text, ROW.text)) >= 0.8
-
-
-def test_the_rule_based_connectives_lead_forward_and_keep_the_sentences():
-    text = connect(ROW)
-    assert text != ROW.text
-    assert text.count(".") == 3
-    assert connect(ROW) == text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hf_datasets.miniature.captions import action_phrase
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import PLATFORM_DROP, TURNS_BEFORE, Style, perform
 from hf_datasets.miniature.scene import Scene
-from hf_datasets.miniature.skeleton import POSES, Body, J, body_joints, rotate
+from hf_datasets.miniature.skeleton import POSES, Body, J, body_joints, rotate, swap_sides
 from hf_datasets.tfcovr.labels import find_label
 
 ALL = pytest.mark.parametrize("action", ALL_ACTIONS.values(), ids=ALL_ACTIONS.keys())
@@ -115,6 +115,14 @@ def test_limbs_keep_their_length_in_every_pose():
     joints = body_joints(np.stack(list(POSES.values())), body)
     shank = np.linalg.norm(joints[:, J["left_knee"]] - joints[:, J["left_foot"]], axis=-1)
     np.testing.assert_allclose(shank, body.shank)
+
+
+def test_a_pose_with_its_sides_swapped_is_its_mirror_image():
+    pose = POSES["split"][None]
+    joints, swapped = (body_joints(one, Body()) for one in (pose, swap_sides(pose)))
+    for name in ("knee", "foot", "hand"):
+        np.testing.assert_allclose(swapped[0, J[f"left_{name}"]], joints[0, J[f"right_{name}"]] * (1, -1, 1), atol=1e-9)
+    assert not np.allclose(swapped, joints)
 
 
 def test_front_and_back_of_the_torso_differ_in_color():
