@@ -316,6 +316,15 @@ def test_tables_without_usable_clips_or_with_leaking_splits_are_errors():
         check_clips(clip_table(label=["x", "y", "z"]), source="clips.parquet")
 
 
+@pytest.mark.slow
+def test_the_command_prepares_and_opens_it_in_a_process_that_imports_only_datasets(miniature, monkeypatch, capsys):
+    # On the small miniature: the default one takes a minute to render.
+    monkeypatch.setattr("hf_datasets.miniature.prepare_miniature", lambda: miniature)
+    monkeypatch.setattr(sys, "argv", ["hf_datasets", "prepare", "tfcovr"])
+    assert main() == 0
+    assert "tfcovr mini-clips: train 18, validation 6, test 12" in capsys.readouterr().out
+
+
 def test_a_dataset_that_cannot_be_prepared_is_reported_without_traceback(monkeypatch, capsys):
     def fail():
         raise ValueError("the disk is full")

@@ -217,6 +217,11 @@ def test_an_unusable_answer_is_rejected_with_its_reason_and_raw_text(answer, rea
     assert (rejection.raw, rejection.key) == (answer, "40->145")
 
 
+def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
+    with pytest.raises(ValueError, match="'24' is not a TF-CoVR label"):
+        ModificationTask().messages(LabelPair("40", "24", "temporal", 0.8))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
