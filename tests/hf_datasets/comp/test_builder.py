@@ -8,6 +8,7 @@ from pathlib import Path
 import datasets
 import pyarrow.parquet as pq
 import pytest
+from comp_entries import entry
 from datasets import load_dataset, load_dataset_builder
 
 import hf_datasets  # noqa: F401 (registers the names)
@@ -23,11 +24,10 @@ KINDS = {"temporal_reorder", "action_replace", "segment_mismatch"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def caches(tmp_path_factory):
-    before = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
-    yield
-    datasets.config.HF_DATASETS_CACHE = before
+def datasets_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -132,25 +132,6 @@ def test_rows_depend_on_the_seed_and_the_same_seed_repeats_them(rendered):
     first, again, other = (list(texts(**options)) for options in ({}, {"seed": 0}, {"seed": 1}))
     assert first == again != other
     assert all("perform " in row["positive_text"] for row in first)
-
-
-def entry(number, **changes):
-    return {
-        "key": f"k{number}",
-        "video_id": "abc",
-        "type": "temp-reorder",
-        "original_video/start_time": 1_000_000,
-        "original_video/end_time": 90_500_000,
-        "query_video/start_time": 1_000_000,
-        "query_video/end_time": 90_500_000,
-        "positive_text": f"A man runs {number}. He sits.",
-        "negative_text": f"He sits. A man runs {number}.",
-        "positive_text/start_time": 1_000_000,
-        "positive_text/end_time": 90_500_000,
-        "question": "Which?",
-        "answer": "(2)",
-        **changes,
-    }
 
 
 def older(number):

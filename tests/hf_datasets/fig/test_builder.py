@@ -28,13 +28,6 @@ ROW = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 @pytest.fixture
 def didemo(tmp_path):
     (tmp_path / "data").mkdir()
@@ -43,7 +36,7 @@ def didemo(tmp_path):
 
 
 @pytest.fixture
-def built(tmp_path):
+def built(tmp_path, card):
     """A folder as `recipes/build.py fig` writes it."""
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("candidates", pa.list_(pa.string())))
     row = {"desc_id": 1, "video_id": "a", "duration_seconds": 9.0, "start_seconds": 1.0, "end_seconds": 4.0}
@@ -54,10 +47,7 @@ def built(tmp_path):
         "train": [pa.Table.from_pylist([row, second], schema=schema)],
         "test": [pa.Table.from_pylist([row | {"desc_id": 3, "video_id": "c"}], schema=schema)],
     }
-    (tmp_path / "card.md").write_text(
-        "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
-    )
-    return write_folder({"source": tables}, tmp_path / "built", card=tmp_path / "card.md")
+    return write_folder({"source": tables}, tmp_path / "built", card=card)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,13 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hf_datasets.miniature import (
-    ACTIONS,
-    MiniatureConfig,
-    contact_sheet,
-    plan_competitions,
-    prepare_miniature,
-)
+from hf_datasets.miniature import ACTIONS, MiniatureConfig, contact_sheet, plan_competitions, prepare_miniature
 from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_competitions
 from hf_datasets.miniature.render import fingerprint, render_video
 

@@ -27,11 +27,6 @@ LABELS = ("rolls left slowly", "rolls left quickly", "rolls right slowly", "drop
 SPLITS = ("train", "validation", "test")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 def table(num_videos=10, clips_per_video=4):
     """Clips of two seconds, one after the other, whose labels take turns."""
     numbers = range(num_videos * clips_per_video)

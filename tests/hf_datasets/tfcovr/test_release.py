@@ -5,18 +5,10 @@ import json
 import polars as pl
 import pytest
 
-from hf_datasets.tfcovr.release import (
-    download,
-    find_files,
-    modification_text,
-    parse_literal,
-    read_release,
-    release_clips,
-)
+from hf_datasets.tfcovr.release import find_files, modification_text, parse_literal, read_release, release_clips
 
 GYM = "A0xAXXysHUo_E_002184_002237_A_{:04}_{:04}"
 CLIPS = [GYM.format(second, second + 1) for second in range(9)]
-SHORT = "-0xAXX_sH_E_002184_002237_0035_0036"
 
 
 def train_rows():
@@ -194,12 +186,6 @@ def test_files_that_are_missing_or_ambiguous_are_named(folder, tmp_path):
     pl.DataFrame(train_rows()).write_csv(folder / "train_old.csv")
     with pytest.raises(ValueError, match="train has several files"):
         find_files(folder)
-
-
-def test_without_a_network_the_error_says_what_to_fetch_from_where(monkeypatch, tmp_path):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"hf download ucf-crcv/TF-CoVR --repo-type dataset.*data_dir=DIR"):
-        download()
 
 
 @pytest.mark.parametrize(
