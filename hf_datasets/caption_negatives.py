@@ -45,12 +45,12 @@ def negatives_of_caption(caption: str) -> list[CaptionNegative]:
         >>> negatives_of_caption("he sits, then he stands")[0]
         CaptionNegative(kind='order', text='he stands, then he sits')
     """
-    found = [*_counts(caption), *_directions(caption), *_orders(caption), *_negations(caption)]
+    found = [*_other_counts(caption), *_directions(caption), *_orders(caption), *_negations(caption)]
     texts = {caption}
     return [one for one in found if one.text not in texts and not texts.add(one.text)]  # type: ignore[func-returns-value]
 
 
-def _counts(caption: str) -> Iterator[CaptionNegative]:
+def _other_counts(caption: str) -> Iterator[CaptionNegative]:
     for match in NUMBER.finditer(caption):
         value = float(match[0])
         for other in (value + 1, value - 1):

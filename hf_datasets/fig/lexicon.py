@@ -110,12 +110,12 @@ def beside(moment: Moment, others: Iterable[Moment]) -> tuple[tuple[str, str], .
         others, key=lambda other: (abs(other.start_seconds + other.end_seconds - middle), other.desc_id)
     ):
         relation = _relation(moment, other)
-        if relation and _words(other) != _words(moment):
+        if relation and _caption_words(other) != _caption_words(moment):
             found.setdefault(relation, other.coarse_caption.strip())
     return tuple(found.items())
 
 
-def _words(moment: Moment) -> set[str]:
+def _caption_words(moment: Moment) -> set[str]:
     return set(moment.coarse_caption.lower().rstrip(". ").split())
 
 

@@ -115,8 +115,8 @@ def statistics(*splits: Dataset) -> Statistics:
         score=_spread(score),
         scored=len(score),
         negative_scores=int((score < 0).sum()),
-        coarse_words=_spread(_words(rows, "coarse_caption")),
-        fine_words=_spread(_words(rows, "fine_caption")),
+        coarse_words=_spread(_word_counts(rows, "coarse_caption")),
+        fine_words=_spread(_word_counts(rows, "fine_caption")),
         ends_after_video=int((excess > 0).sum()),
         most_seconds_after_video=max(cast(float, excess.max()), 0.0),
         starts_after_video=int((rows["start_seconds"] >= rows["duration_seconds"]).sum()),
@@ -208,7 +208,7 @@ def _spread(values: pl.Series) -> Spread:
     return Spread(*(float("nan") if number is None else float(number) for number in numbers))
 
 
-def _words(rows: pl.DataFrame, caption: Caption) -> pl.Series:
+def _word_counts(rows: pl.DataFrame, caption: Caption) -> pl.Series:
     return rows[caption].str.count_matches(r"\S+")
 
 

@@ -144,16 +144,16 @@ def read_moments(
         raise FileNotFoundError(f"{path} is not a file; give a table of moments ({', '.join(TABLES)})")
     if path.suffix.lower() not in TABLES:
         raise ValueError(f"{path} is no table of moments; give one of {', '.join(TABLES)}, or a folder of videos")
-    table, rejections = _read(path, seconds_before, seconds_after)
+    table, rejections = _read_moment_table(path, seconds_before, seconds_after)
     renamed = {old: new for old, new in ALIASES.items() if old in table.columns and new not in table.columns}
     table = table.rename(renamed)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL, aliases=ALIASES)
-    rows, refused = judge(_typed(table), _checks(), source=str(path), key="moment_id")
+    rows, refused = judge(_typed_moments(table), _moment_checks(), source=str(path), key="moment_id")
     columns = rows.select("moment_id", "video", *TIMES, "label", "text")
     return [VideoMoment(*row) for row in columns.iter_rows()], rejections + refused
 
 
-def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.DataFrame, list[Rejection]]:
+def _read_moment_table(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.DataFrame, list[Rejection]]:
     if path.suffix.lower() != ".json":
         return read_text_table(path)
     try:
@@ -174,7 +174,7 @@ def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.D
     return table_of_objects(path, rows), rejections
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
+def _typed_moments(table: pl.DataFrame) -> pl.DataFrame:
     typed = with_times(table, REQUIRED, OPTIONAL)
     own = pl.Series([moment_name(*row) for row in typed.select("video", *TIMES).iter_rows()], dtype=pl.String)
     repeated = pl.int_range(pl.len()).over("own")
@@ -182,7 +182,7 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     return typed.with_columns(own=own).with_columns(moment_id=pl.coalesce("moment_id", own_and_number))
 
 
-def _checks() -> dict[str, pl.Expr]:
+def _moment_checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "control character in video or moment_id; remove it": pl.any_horizontal(

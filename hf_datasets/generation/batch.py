@@ -180,14 +180,14 @@ class OpenAIBatchChat(OpenAIChat):
                 lines.write(json.dumps(entry).encode() + b"\n")
             lines.seek(0)
             file_id = await self._call(
-                lambda file: _text(file.id),
+                lambda file: _string(file.id),
                 self._patient.files.create,
                 file=("requests.jsonl", lines),
                 purpose="batch",
             )
         try:
             return await self._call(
-                lambda batch: _text(batch.id),
+                lambda batch: _string(batch.id),
                 self._client.batches.create,  # never sent twice: the second batch would be charged, too
                 input_file_id=file_id,
                 endpoint=URL,
@@ -203,7 +203,7 @@ class OpenAIBatchChat(OpenAIChat):
     async def _find(self, fingerprint: str) -> str | None:
         """The id of a batch that was created just before a run was killed, None where there is none."""
         named = await self._call(
-            lambda page: [(_text(batch.id), batch.metadata or {}) for batch in page.data],
+            lambda page: [(_string(batch.id), batch.metadata or {}) for batch in page.data],
             self._patient.batches.list,
             limit=100,
             readings=READINGS,
@@ -244,10 +244,10 @@ class OpenAIBatchChat(OpenAIChat):
             await asyncio.sleep(self.poll_seconds)
 
     def _read_batch(self, batch: Any) -> tuple[str, list[str], str, list[str]]:
-        file_ids = [_text(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
+        file_ids = [_string(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
         causes = (batch.errors and batch.errors.data) or []
         reasons = self.redact("; ".join(str(error.message) for error in causes))
-        return _text(batch.status), file_ids, reasons, [str(error.code) for error in causes]
+        return _string(batch.status), file_ids, reasons, [str(error.code) for error in causes]
 
     def _take(
         self,
@@ -325,7 +325,7 @@ class OpenAIBatchChat(OpenAIChat):
             ) from None
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a string, not {type(value).__name__}")
     return value

@@ -163,7 +163,7 @@ def _open_rows(
     try:
         for row in rows:
             steps = dialogue(task, row, max_answers)
-            ahead.append((steps, readers.submit(_first, steps, row)))
+            ahead.append((steps, readers.submit(_first_request, steps, row)))
             if len(ahead) > READERS:
                 steps, made = ahead.popleft()
                 yield steps, result_of(made)
@@ -186,7 +186,7 @@ def _start(
     return asyncio.run_coroutine_threadsafe(_settle(steps, first, chat, cache), event_loop())
 
 
-def _first(steps: Steps, row: Any) -> Request | Rejection:
+def _first_request(steps: Steps, row: Any) -> Request | Rejection:
     try:
         return next(steps)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a video that cannot be read

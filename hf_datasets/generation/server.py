@@ -112,15 +112,15 @@ def read_completion(
         >>> read_completion({"choices": [choice], "usage": {"prompt_tokens": -5, "completion_tokens": 3}}, request)
         Answer(text='A man.', input_tokens=7, output_tokens=3, finish_reason='stop')
     """
-    choice = _first(response)
+    choice = _first_choice(response)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ValueError("the choice holds no message")
-    refusal = _text(message, "refusal")
+    refusal = _string_field(message, "refusal")
     if not refusal and "content" not in message:
         raise ValueError("the message holds no content")
-    text = clean(refusal or _text(message, "content"))
-    reason = clean(_text(choice, "finish_reason"))[:REASON_CHARACTERS]
+    text = clean(refusal or _string_field(message, "content"))
+    reason = clean(_string_field(choice, "finish_reason"))[:REASON_CHARACTERS]
     usage = response.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     estimate = text_tokens(text)
@@ -133,14 +133,14 @@ def read_completion(
     )
 
 
-def _first(response: Any) -> dict[str, Any]:
+def _first_choice(response: Any) -> dict[str, Any]:
     choices = response.get("choices") if isinstance(response, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ValueError("there is no list of choices")
     return choices[0]
 
 
-def _text(values: dict[str, Any], name: str) -> str:
+def _string_field(values: dict[str, Any], name: str) -> str:
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"{name} is of type {type(value).__name__}, not a string")

@@ -148,14 +148,14 @@ def _rendered(
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
         context = multiprocessing.get_context(method)
-        pool = ProcessPoolExecutor(workers, context, initializer=_end_with, initargs=(os.getpid(),))
+        pool = ProcessPoolExecutor(workers, context, initializer=_end_with_program, initargs=(os.getpid(),))
         stack.callback(pool.shutdown, cancel_futures=True)  # an interrupted run does not wait for all videos
         jobs = [pool.submit(render_video, plan, _video_path(folder, plan), config) for plan in competitions]
         for job in as_completed(jobs):
             yield job.result()
 
 
-def _end_with(program: int) -> None:
+def _end_with_program(program: int) -> None:
     # Otherwise a worker of a killed program waits for work for ever. The program itself handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(program,), daemon=True).start()

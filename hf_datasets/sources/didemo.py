@@ -31,10 +31,10 @@ def read_didemo(path: str | Path) -> Iterator[Moment | Rejection]:
     if not isinstance(entries, list):
         raise ValueError(f"{path} holds no list of descriptions, but {type(entries).__name__}")
     for number, entry in enumerate(entries):
-        yield _moment(entry, f"{Path(path).name}[{number}]")
+        yield _moment_in_entry(entry, f"{Path(path).name}[{number}]")
 
 
-def _moment(entry: Any, key: str) -> Moment | Rejection:
+def _moment_in_entry(entry: Any, key: str) -> Moment | Rejection:
     raw = raw_of(entry)
     try:
         intervals = (map(whole, list_of(pair)) for pair in list_of(entry["times"]))

@@ -154,8 +154,8 @@ def locate(
     if video_dir is None:
         return described.select(CLIP_SCHEMA.names), "Videos: no folder was given, so `video` is null."
     has_span = pl.col("start_seconds").is_not_null() | whole_videos
-    videos = _paths(clips.filter(has_span)["video_id"], video_dir)
-    own = _paths(clips["clip_id"].clear() if whole_videos else clips["clip_id"], video_dir)
+    videos = _video_paths(clips.filter(has_span)["video_id"], video_dir)
+    own = _video_paths(clips["clip_id"].clear() if whole_videos else clips["clip_id"], video_dir)
     found = (
         described.join(
             videos.rename({"id": "video_id", "path": "long"}),
@@ -174,7 +174,7 @@ def locate(
     return found.select(CLIP_SCHEMA.names), f"Videos: {share} have their video."
 
 
-def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
+def _video_paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
     from hf_datasets.video import VideoStore
 
     store = VideoStore(video_dir)
@@ -199,5 +199,5 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
         Video id -> duration in seconds from the container, for the videos that are there and have one.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
-    found = {name: read_header(path)[0] for name, path in _paths(with_span["video_id"], video_dir).iter_rows()}
+    found = {name: read_header(path)[0] for name, path in _video_paths(with_span["video_id"], video_dir).iter_rows()}
     return {video_id: duration for video_id, duration in found.items() if duration}

@@ -77,7 +77,7 @@ def own_labels(texts: Mapping[str, str]) -> list[Label]:
         Labels with attributes if TF-CoVR's grammar generates every description; otherwise labels without attributes,
         whose `source` is `own`.
     """
-    parsed = [_parsed(text) for text in texts.values()]
+    parsed = [_grammar_attributes(text) for text in texts.values()]
     is_known = all(attributes is not None for attributes in parsed)
     return [
         Label(
@@ -91,7 +91,7 @@ def own_labels(texts: Mapping[str, str]) -> list[Label]:
     ]
 
 
-def _parsed(text: str) -> Attributes | None:
+def _grammar_attributes(text: str) -> Attributes | None:
     try:
         attributes = parse_description(text)
     except ValueError:
@@ -193,7 +193,7 @@ def _clauses(source: str, before: Sequence[Word], target: str, after: Sequence[W
         if kind != "replace":
             first += last - first > 1 and before[first].text in CONJUNCTIONS
             start += end - start > 1 and after[start].text in CONJUNCTIONS
-        lost, gained = _span(source, before, first, last), _span(target, after, start, end)
+        lost, gained = _text_of_words(source, before, first, last), _text_of_words(target, after, start, end)
         if kind == "replace":
             gained = _with_unit(target, after, start, end) if _is_number(lost) and _is_number(gained) else gained
             yield f"{'show ' if previous != 'replace' else ''}{gained} instead of {lost}"
@@ -204,7 +204,7 @@ def _clauses(source: str, before: Sequence[Word], target: str, after: Sequence[W
         previous = kind
 
 
-def _span(text: str, words: Sequence[Word], first: int, last: int) -> str:
+def _text_of_words(text: str, words: Sequence[Word], first: int, last: int) -> str:
     return " ".join(text[words[first].start : words[last - 1].end].split()) if last > first else ""
 
 
@@ -215,8 +215,8 @@ def _is_number(text: str) -> bool:
 def _with_unit(text: str, words: Sequence[Word], first: int, last: int) -> str:
     """A number with the word that it counts: the next one, or else the one before ("zone 4")."""
     if last < len(words) and words[last].text[0].isalpha():
-        return _span(text, words, first, last + 1)
-    return _span(text, words, max(first - 1, 0), last)
+        return _text_of_words(text, words, first, last + 1)
+    return _text_of_words(text, words, max(first - 1, 0), last)
 
 
 def free_rejection_reason(source: str, target: str, text: str) -> str | None:

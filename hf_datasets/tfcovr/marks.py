@@ -74,18 +74,18 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
         raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle serve` wrote")
     table, rejections = read_text_table(path)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
-    rows, refused = judge(_typed(table), _checks(), source=str(path), key="video")
+    rows, refused = judge(_typed_marks(table), _mark_checks(), source=str(path), key="video")
     found = Marks(rejections=rejections + refused)
     _add(found, rows, clips, (video_dir, path.absolute().parent), source=str(path))
     return found
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
+def _typed_marks(table: pl.DataFrame) -> pl.DataFrame:
     is_right = pl.col("is_right").str.to_lowercase().replace_strict(ANSWERS, default=None, return_dtype=pl.Boolean)
     return with_times(table, REQUIRED, OPTIONAL).with_columns(is_right=is_right)
 
 
-def _checks() -> dict[str, pl.Expr]:
+def _mark_checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "mark that is neither right nor wrong; write true or false into is_right": pl.col("is_right").is_null(),

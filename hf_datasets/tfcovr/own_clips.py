@@ -85,8 +85,8 @@ def read_own_clips(
     called = {name: name for name in (*REQUIRED, *OPTIONAL)} | {new: old for old, new in aliases.items()}
     required, optional = ([called[name] for name in names] for names in (REQUIRED, OPTIONAL))
     rejections += check_columns(table.columns, required, source=str(path), optional=optional, aliases=ALIASES)
-    typed = _typed(table.rename(aliases))
-    rows, refused = judge(typed, _checks(typed, called), source=str(path), key="clip_id")
+    typed = _typed_clips(table.rename(aliases))
+    rows, refused = judge(typed, _clip_checks(typed, called), source=str(path), key="clip_id")
     rejections += refused
     texts, conflicts = _texts(rows)
     rejections += conflicts
@@ -138,7 +138,7 @@ def _aliases(columns: list[str]) -> dict[str, str]:
     return found
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
+def _typed_clips(table: pl.DataFrame) -> pl.DataFrame:
     split = pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES))
     typed = with_times(table, REQUIRED, OPTIONAL).with_columns(split=split)
     if "clip_id" in table.columns:
@@ -147,7 +147,7 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     return typed.with_columns(clip_id=pl.Series(names, dtype=pl.String))
 
 
-def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
+def _clip_checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
     wordless = pl.lit(not _knows_labels(rows)) & ~pl.coalesce("description", "label").str.contains(r"\p{L}")
     is_split = pl.col("split").is_in(SPLITS, nulls_equal=True)
     if rows["split"].null_count() == len(rows):

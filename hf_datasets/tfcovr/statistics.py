@@ -92,7 +92,7 @@ def targets_per_query(queries: Rows) -> pl.Series:
 
 def text_lengths(rows: Rows) -> pl.Series:
     """Words of each row's modification text once numbers are spelled out; 2 to 19, 6.11 on average in the paper."""
-    return _words(rows)["words"].list.len().cast(pl.Int64).alias("words")
+    return _modification_words(rows)["words"].list.len().cast(pl.Int64).alias("words")
 
 
 def durations(clips: Rows) -> pl.Series:
@@ -131,7 +131,7 @@ def modification_lexicon(rows: Dataset) -> pl.DataFrame:
         `word` (lower case, numbers spelled out), `texts` (rows that contain it) and `share` of the rows, in (0, 1].
         Function words such as "with" are left out.
     """
-    words = _words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
+    words = _modification_words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
     counted = words.filter(~pl.col("words").is_in(list(FUNCTION_WORDS))).group_by(word="words").len("texts")
     return counted.with_columns(share=pl.col("texts") / len(rows)).sort("texts", "word", descending=[True, False])
 
@@ -221,7 +221,7 @@ def _frame(dataset: Rows, *columns: str) -> pl.DataFrame:
     return cast(pl.DataFrame, pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:]))
 
 
-def _words(rows: Rows) -> pl.DataFrame:
+def _modification_words(rows: Rows) -> pl.DataFrame:
     texts = _frame(rows, "modification_text")
     # A text belongs to a pair of labels, so there are few distinct ones.
     distinct = texts.unique(maintain_order=True)
