@@ -58,7 +58,7 @@ def address(stem: str, split: str) -> str:
     return ADDRESS.format(file=SPLIT_FILES[split].format(stem=stem))
 
 
-def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
+def find_pair_files(data_dir: Path, stem: str) -> dict[str, Path]:
     """The published file of each split below a folder.
 
     Raises:
@@ -75,7 +75,9 @@ def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
     return found
 
 
-def read_release(path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto") -> Iterator[dict[str, Any] | Rejection]:
+def read_released_pairs(
+    path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto"
+) -> Iterator[dict[str, Any] | Rejection]:
     """Read one published file.
 
     Args:

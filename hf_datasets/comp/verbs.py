@@ -43,7 +43,7 @@ ALIKE = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ActionVerb:
     """A verb in a sentence: its position, form and lemma, and its frame (verb form, kind of the next word)."""
 
     index: int
@@ -57,18 +57,18 @@ def _tagger() -> HanoverTagger:
     return HanoverTagger("morphmodel_en.pgz")
 
 
-def find_actions(sentence: str) -> list[Action]:
+def find_actions(sentence: str) -> list[ActionVerb]:
     """The actions of a sentence, by part-of-speech tags, each with its form and what follows it.
 
     Example:
         >>> find_actions("She lifts a barbell to her chest.")
-        [Action(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
+        [ActionVerb(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
     """
     words = sentence.split()
     tagged = _tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
     followers = [_follower(word, tag) for word, _, tag in tagged[1:]] + ["end"]
     return [
-        Action(index, word, lemma.lower(), (FORMS[tag], follower))
+        ActionVerb(index, word, lemma.lower(), (FORMS[tag], follower))
         for index, ((word, lemma, tag), follower) in enumerate(zip(tagged, followers, strict=True))
         if tag in FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from hf_datasets.fig.release import FILES, read_release
+from hf_datasets.fig.release import FILES, read_released_moments
 from hf_datasets.long_videos import Split
 from hf_datasets.records import CaptionedVideo, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
@@ -56,14 +56,14 @@ def dataset_of(files: Mapping[Split, Path]) -> str | None:
     )
 
 
-def read_annotations(path: Path) -> Iterator[Moment | Rejection]:
+def read_annotated_moments(path: Path) -> Iterator[Moment | Rejection]:
     """The moments of one annotation file of any of the datasets, in the order of the file, or rejections.
 
     Args:
         path: See `annotation_files`. The durations of Charades are read from the tables beside it (`DURATIONS`).
     """
     if path.suffix == ".jsonl":
-        return read_release(path)
+        return read_released_moments(path)
     if path.suffix == ".txt":
         tables = [read_durations(table) for table in sorted(path.parent.glob(DURATIONS))]
         return read_charades_sta(path, {video: seconds for table in tables for video, seconds in table.items()})

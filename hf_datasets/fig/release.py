@@ -32,7 +32,7 @@ REVISION = "30f9324e5fdac9f5febaeb1377f791f8de37ac5e"
 FOLDER = "fine-grained-anno"
 
 
-def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
+def read_released_moments(path: str | Path) -> Iterator[Moment | Rejection]:
     """Read one published file (`charades_fig_test.jsonl`, ...), or one of coarse captions alone.
 
     Texts, times and scores stay as published: some ends, and one start, lie beyond the video; scores are logits and
@@ -71,7 +71,7 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
     return checked(moment, line, key)
 
 
-def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
+def find_moment_files(data_dir: Path, name: str) -> dict[Split, Path]:
     """Find the published files of a dataset below a folder; some of them suffice.
 
     Args:

@@ -40,7 +40,7 @@ release's dataset document. Table 1's two kinds of ActivityNet-FIG add up to 71,
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Distribution:
     """Seven numbers of a distribution, NaN if it is empty; `deviation` is divided by n, quartiles are interpolated."""
 
     mean: float
@@ -79,13 +79,13 @@ class Statistics:
     moments: int
     videos: int
     most_per_video: int
-    span_seconds: Spread
-    duration_seconds: Spread
-    score: Spread
+    span_seconds: Distribution
+    duration_seconds: Distribution
+    score: Distribution
     scored: int
     negative_scores: int
-    coarse_words: Spread
-    fine_words: Spread
+    coarse_words: Distribution
+    fine_words: Distribution
     ends_after_video: int
     most_seconds_after_video: float
     starts_after_video: int
@@ -110,13 +110,13 @@ def statistics(*splits: Dataset) -> Statistics:
         moments=len(rows),
         videos=rows["video_id"].n_unique(),
         most_per_video=cast(int, rows["video_id"].value_counts()["count"].max()),
-        span_seconds=_spread(rows["end_seconds"] - rows["start_seconds"]),
-        duration_seconds=_spread(rows["duration_seconds"]),
-        score=_spread(score),
+        span_seconds=_distribution(rows["end_seconds"] - rows["start_seconds"]),
+        duration_seconds=_distribution(rows["duration_seconds"]),
+        score=_distribution(score),
         scored=len(score),
         negative_scores=int((score < 0).sum()),
-        coarse_words=_spread(_word_counts(rows, "coarse_caption")),
-        fine_words=_spread(_word_counts(rows, "fine_caption")),
+        coarse_words=_distribution(_word_counts(rows, "coarse_caption")),
+        fine_words=_distribution(_word_counts(rows, "fine_caption")),
         ends_after_video=int((excess > 0).sum()),
         most_seconds_after_video=max(cast(float, excess.max()), 0.0),
         starts_after_video=int((rows["start_seconds"] >= rows["duration_seconds"]).sum()),
@@ -200,12 +200,12 @@ def _frame(*splits: Dataset) -> pl.DataFrame:
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _spread(values: pl.Series) -> Spread:
+def _distribution(values: pl.Series) -> Distribution:
     quartiles = [values.quantile(share, "linear") for share in (0.25, 0.5, 0.75)]
     numbers = cast(
         tuple[float | None, ...], (values.mean(), values.std(ddof=0), values.min(), *quartiles, values.max())
     )
-    return Spread(*(float("nan") if number is None else float(number) for number in numbers))
+    return Distribution(*(float("nan") if number is None else float(number) for number in numbers))
 
 
 def _word_counts(rows: pl.DataFrame, caption: Caption) -> pl.Series:

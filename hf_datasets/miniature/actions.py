@@ -35,14 +35,14 @@ class Action:
     entry: str = ""
 
 
-Labels = Mapping[float, str]
+LabelsByCount = Mapping[float, str]
 """Turns (of a dive somersaults) -> label: the members of a row, which differ only in this count."""
-Saltos = Mapping[tuple[Apparatus, int, float, str], Labels]
-Leaps = Mapping[tuple[Apparatus, str], Labels]
-Circles = Mapping[tuple[int, str], Labels]
-Dismounts = Mapping[tuple[int, float, str], Labels]
-Vaults = Mapping[tuple[str, int, str], Labels]
-Dives = Mapping[tuple[str, str, float], Labels]
+Saltos = Mapping[tuple[Apparatus, int, float, str], LabelsByCount]
+Leaps = Mapping[tuple[Apparatus, str], LabelsByCount]
+Circles = Mapping[tuple[int, str], LabelsByCount]
+Dismounts = Mapping[tuple[int, float, str], LabelsByCount]
+Vaults = Mapping[tuple[str, int, str], LabelsByCount]
+Dives = Mapping[tuple[str, str, float], LabelsByCount]
 
 # Each table: what the members of a row share -> the row. First those of the miniature, whose order decides its plan.
 SALTOS: Saltos = {

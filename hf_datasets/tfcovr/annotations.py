@@ -8,7 +8,7 @@ import polars as pl
 from hf_datasets.records import Clip, Rejection
 from hf_datasets.sources.finediving import read_finediving
 from hf_datasets.sources.finegym import read_finegym
-from hf_datasets.tfcovr.clips import RECORD_SCHEMA, check_clips, descriptions, frame_of, locate, read_durations
+from hf_datasets.tfcovr.clips import RECORD_SCHEMA, check_clips, descriptions, frame_of, locate_clips, video_durations
 
 ANNOTATION = "finegym_annotation_info*.json"
 ELEMENTS = "gym*_element*.txt"
@@ -36,9 +36,9 @@ def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.Da
         ValueError: An annotation has several files, or it cannot be read.
     """
     clips, rejections = frame_of(_source_records(data_dir), RECORD_SCHEMA)
-    durations = None if video_dir is None else read_durations(clips, video_dir)
+    durations = None if video_dir is None else video_durations(clips, video_dir)
     accepted, refused = check_clips(clips, source=str(data_dir), durations=durations)
-    located, coverage = locate(accepted, video_dir)
+    located, coverage = locate_clips(accepted, video_dir)
     return located, rejections + refused, coverage
 
 

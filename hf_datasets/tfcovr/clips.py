@@ -130,7 +130,7 @@ def check_splits(clips: pl.DataFrame, *, source: str) -> None:
         )
 
 
-def locate(
+def locate_clips(
     clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None, *, whole_videos: bool = False
 ) -> tuple[pl.DataFrame, str]:
     """Find each clip's file: one of its own, else the long video where the span is known.
@@ -188,7 +188,7 @@ def _video_paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFr
     return pl.DataFrame({"id": coverage.found, "path": paths}, schema={"id": pl.String, "path": pl.String})
 
 
-def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
+def video_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
     """Read the durations of the long videos in a folder.
 
     Args:

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.clips import check_clips, locate
+from hf_datasets.tfcovr.clips import check_clips, locate_clips
 
 
 def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
@@ -24,7 +24,7 @@ def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
     videos = _read_miniature_table(root / "videos.parquet")
     durations = dict(videos.select("video_id", "duration_seconds").iter_rows())
     accepted, rejections = check_clips(clips, source=str(root / "clips.parquet"), durations=durations)
-    located, coverage = locate(accepted, root / "videos")
+    located, coverage = locate_clips(accepted, root / "videos")
     return located, rejections, coverage
 
 

@@ -41,7 +41,7 @@ VIDEO_OF_CLIP = (rf"^{CLIP_ID.pattern}$", r"^(?P<video>.+)_\d+$")
 """FineGym's clip ids, then FineDiving's: `<competition>_<instance>`."""
 
 
-def find_files(data_dir: Path) -> dict[Split, Path]:
+def find_triplet_files(data_dir: Path) -> dict[Split, Path]:
     """Find the annotation file of each split below a folder: `train*`, `val*` and `test*`, csv or Parquet.
 
     Files of the description-based baseline (`*_desc`) are ignored.
@@ -88,11 +88,11 @@ def download(token: bool | str | None = None) -> Path:
         ) from None
 
 
-def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Rejection]]:
+def read_released_triplets(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Rejection]]:
     """Read the published annotations.
 
     Args:
-        data_dir: Folder of the files, see `find_files`.
+        data_dir: Folder of the files, see `find_triplet_files`.
 
     Returns:
         Split -> rows with the columns of `TRIPLET_SCHEMA`, in the order of the file; `query_label`, `change_type` and
@@ -100,12 +100,12 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
         with file and row (from 1, without the header).
 
     Raises:
-        FileNotFoundError: See `find_files`.
+        FileNotFoundError: See `find_triplet_files`.
         ValueError: A file is empty, is not UTF-8, lacks a column or has no usable row.
     """
     rows: dict[Split, pl.DataFrame] = {}
     rejections: list[Rejection] = []
-    for split, path in find_files(data_dir).items():
+    for split, path in find_triplet_files(data_dir).items():
         table, unreadable = read_table(path)
         rejections += unreadable
         table = table.rename(
@@ -202,7 +202,7 @@ def release_clips(
     """List the clips in the published rows.
 
     Args:
-        rows: The rows of `read_release`.
+        rows: The rows of `read_released_triplets`.
         spans: Clip id -> start and end in its long video, of `finegym.read_spans`.
 
     Returns:

@@ -14,7 +14,7 @@ from hf_datasets.comp import annotations as comp_annotations
 from hf_datasets.comp import release as comp_release
 from hf_datasets.comp.statistics import disruption_counts
 from hf_datasets.fig import release as fig_release
-from hf_datasets.fig.moments import describe_ends, read_moments
+from hf_datasets.fig.moments import describe_ends, moments_of_splits
 from hf_datasets.fig.statistics import counts_of as fig_counts
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, read_spans
@@ -94,7 +94,7 @@ def tfcovr(data_dir: Path) -> list[Part]:
 
 
 def _tfcovr_release(data_dir: Path, part: Part) -> None:
-    files = tfcovr_release.find_files(data_dir)
+    files = tfcovr_release.find_triplet_files(data_dir)
     part.files = list(files.values())
     part.missing += [
         f"{prefixes[0]}*.csv or .parquet"
@@ -144,7 +144,7 @@ def comp(data_dir: Path) -> list[Part]:
     sources = []
     for folder in (data_dir, *sorted(path for path in data_dir.iterdir() if path.is_dir())):
         try:
-            files = comp_annotations.annotation_files(folder)
+            files = comp_annotations.caption_files(folder)
         except FileNotFoundError:
             continue
         sources.append(Part(f"captions in {folder.name}").read(partial(_captions, folder, files)))
@@ -156,12 +156,12 @@ def comp(data_dir: Path) -> list[Part]:
 
 
 def _comp_release(data_dir: Path, source: str, part: Part) -> None:
-    files = comp_release.find_files(data_dir, source)
+    files = comp_release.find_pair_files(data_dir, source)
     part.files = list(files.values())
     part.missing += [comp_release.address(source, split) for split in comp_release.SPLIT_FILES if split not in files]
     types: dict[str, list[str]] = {}
     for split, path in files.items():
-        for row in part.accepted(comp_release.read_release(path, prefix=comp_release.ID_PREFIXES[source])):
+        for row in part.accepted(comp_release.read_released_pairs(path, prefix=comp_release.ID_PREFIXES[source])):
             types.setdefault(split, []).append(row["disruption_type"])
             part.items.append((row["video_id"],))
     part.counts = disruption_counts(part.name, types)
@@ -171,7 +171,7 @@ def _captions(folder: Path, files: dict[str, Path], part: Part) -> None:
     part.files, part.folder = sorted(set(files.values())), folder
     source: comp_annotations.Source = "youcook2" if "youcook2" in folder.name.lower() else "activitynet"
     for split, path in files.items():
-        videos = list(part.accepted(comp_annotations.read_annotations(path, source, split)))
+        videos = list(part.accepted(comp_annotations.read_captioned_videos(path, source, split)))
         part.counts[f"{source}/{split}"] = {"videos": len(videos), "events": sum(len(video.events) for video in videos)}
         part.items += [(video.video_id,) for video in videos]
         part.seconds += sum(video.duration_seconds for video in videos)
@@ -185,11 +185,11 @@ def fig(data_dir: Path) -> list[Part]:
 
 
 def _fig_release(data_dir: Path, part: Part) -> None:
-    files = fig_release.find_files(data_dir, part.name)
+    files = fig_release.find_moment_files(data_dir, part.name)
     part.files = list(files.values())
     part.folder = part.files[0].parent
     part.missing += [name for split, name in fig_release.FILES[part.name].items() if split not in files]
-    moments, rejections = read_moments(files)
+    moments, rejections = moments_of_splits(files)
     list(part.accepted(rejections))
     part.counts = fig_counts(
         part.name, {str(split): rows for (split,), rows in moments.partition_by("split", as_dict=True).items()}
