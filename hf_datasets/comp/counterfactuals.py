@@ -15,7 +15,7 @@ import polars as pl
 
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import check_columns, check_rows, is_empty, is_span, read_text_table
 from hf_datasets.video import VideoError, VideoStore
 
 REQUIRED = ("video_0", "text_0", "video_1", "text_1")
@@ -119,7 +119,7 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
         for number in (0, 1)
     }
     checks["the two texts are the same; they must tell the videos apart"] = pl.col("text_0") == pl.col("text_1")
-    accepted, refused = judge(table, checks, source=str(path), key="video_0")
+    accepted, refused = check_rows(table, checks, source=str(path), key="video_0")
     pairs: list[Counterfactual] = []
     for read in _located(accepted, VideoStore(folder)):
         (refused if isinstance(read, Rejection) else pairs).append(read)  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def ask_about(prompt: str, paragraph: str) -> list[Message]:
     return [{"role": "system", "content": prompt}, {"role": "user", "content": as_data(paragraph=paragraph)}]
 
 
-def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
+def judge_paragraph(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
     """The checks of all three tasks: English, as many sentences, at least 0.8 of the words in common."""
     text = read_paragraph(answer)
     if not text:
@@ -205,7 +205,7 @@ class StructuringTask:
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
         """The paragraph or its rejection."""
-        return judge(row, answer)
+        return judge_paragraph(row, answer)
 
     def write(self, row: Paragraph) -> str:
         """The paragraph with connectives."""
@@ -237,7 +237,7 @@ class ReorderingTask:
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
         """The paragraph or its rejection; words that lead back in time may not be added."""
-        written = judge(row, answer)
+        written = judge_paragraph(row, answer)
         if isinstance(written, Rejection):
             return written
         added = {word.strip(".,;").lower() for word in set(written.text.split()) - set(row.text.split())}
@@ -277,7 +277,7 @@ class ActionTask:
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
         """The paragraph or its rejection; it must differ from its original."""
-        written = judge(row, answer)
+        written = judge_paragraph(row, answer)
         if isinstance(written, WrittenParagraph) and written.text == " ".join(row.text.split()):
             return Rejection("replaces no action", answer, row.key)
         return written

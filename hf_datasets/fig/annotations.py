@@ -8,7 +8,7 @@ from hf_datasets.fig.release import FILES, read_released_moments
 from hf_datasets.long_videos import Split
 from hf_datasets.records import CaptionedVideo, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
-from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.charades_sta import read_charades_durations, read_charades_sta
 from hf_datasets.sources.didemo import read_didemo
 
 SPLITS: dict[str, Split] = {
@@ -65,7 +65,7 @@ def read_annotated_moments(path: Path) -> Iterator[Moment | Rejection]:
     if path.suffix == ".jsonl":
         return read_released_moments(path)
     if path.suffix == ".txt":
-        tables = [read_durations(table) for table in sorted(path.parent.glob(DURATIONS))]
+        tables = [read_charades_durations(table) for table in sorted(path.parent.glob(DURATIONS))]
         return read_charades_sta(path, {video: seconds for table in tables for video, seconds in table.items()})
     return read_didemo(path) if path.stem.endswith("_data") else moments_of(read_activitynet_captions(path))
 

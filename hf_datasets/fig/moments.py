@@ -13,7 +13,7 @@ from hf_datasets.fig.release import read_released_moments
 from hf_datasets.long_videos import VIDEO_SCHEMA, Split
 from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.tables import is_empty, judge
+from hf_datasets.tables import check_rows, is_empty
 
 MOMENT_SCHEMA = pa.schema(
     {
@@ -103,7 +103,7 @@ def check_moments(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, 
         "second duration of a video; give all its rows one": pl.col("duration_seconds")
         != pl.col("duration_seconds").first().over("video_id"),
     }
-    accepted, rejections = judge(moments, checks, source=source, key="desc_id")
+    accepted, rejections = check_rows(moments, checks, source=source, key="desc_id")
     trained = accepted.filter(pl.col("split") == "train")["video_id"].unique()
     leaked = accepted.filter((pl.col("split") != "train") & pl.col("video_id").is_in(trained.implode()))
     if not leaked.is_empty():
@@ -128,7 +128,7 @@ def clip_to_duration(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFram
         "starts after its video ends; fix the row, or load it without clip_to_duration": pl.col("start_seconds")
         >= pl.col("duration_seconds")
     }
-    inside, rejections = judge(moments, outside, source=source, key="desc_id")
+    inside, rejections = check_rows(moments, outside, source=source, key="desc_id")
     return inside.with_columns(end_seconds=pl.min_horizontal("end_seconds", "duration_seconds")), rejections
 
 

@@ -11,7 +11,7 @@ from datasets import DownloadManager
 
 from hf_datasets.long_videos import Split
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import checked, identifier, lines_of, list_of, number, parse_json, text, whole
+from hf_datasets.sources.values import checked_moment, identifier, lines_of, list_of, number, parse_json, text, whole
 
 FILES: Mapping[str, Mapping[Split, str]] = {
     "charades_fig": {"train": "charades_fig_train.jsonl", "test": "charades_fig_test.jsonl"},
@@ -68,7 +68,7 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
-    return checked(moment, line, key)
+    return checked_moment(moment, line, key)
 
 
 def find_moment_files(data_dir: Path, name: str) -> dict[Split, Path]:

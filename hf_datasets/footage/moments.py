@@ -13,8 +13,8 @@ from hf_datasets.footage.opensportslib import is_opensportslib, rows_of_openspor
 from hf_datasets.records import Rejection
 from hf_datasets.tables import (
     check_columns,
+    check_rows,
     is_empty,
-    judge,
     read_text_table,
     table_of_objects,
     time_checks,
@@ -148,7 +148,7 @@ def read_moments(
     renamed = {old: new for old, new in ALIASES.items() if old in table.columns and new not in table.columns}
     table = table.rename(renamed)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL, aliases=ALIASES)
-    rows, refused = judge(_typed_moments(table), _moment_checks(), source=str(path), key="moment_id")
+    rows, refused = check_rows(_typed_moments(table), _moment_checks(), source=str(path), key="moment_id")
     columns = rows.select("moment_id", "video", *TIMES, "label", "text")
     return [VideoMoment(*row) for row in columns.iter_rows()], rejections + refused
 

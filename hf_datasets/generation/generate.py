@@ -106,7 +106,7 @@ def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[R
     outcome: Record | Rejection = Rejection("no answer was allowed", "")
     for _ in range(max_answers):
         answer = yield Request(task, row, messages)
-        outcome = judge(task, row, messages, answer)
+        outcome = judge_answer(task, row, messages, answer)
         if not isinstance(outcome, Rejection):
             break
         again = f"That answer cannot be used: {outcome.reason}. Answer again, in the form asked for."
@@ -118,7 +118,7 @@ def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[R
     return outcome
 
 
-def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
+def judge_answer(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
     """The record in an answer, or the rejection with the reason and the raw answer."""
     reason = rejection_reason(messages, answer)
     if reason:

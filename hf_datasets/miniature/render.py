@@ -73,7 +73,7 @@ def prepare_miniature(
     """
     config = replace(config or MiniatureConfig(), seed=seed)
     parent = Path(root) if root is not None else Path(datasets.config.HF_DATASETS_CACHE) / "subtle-miniature"
-    folder = parent / fingerprint(config)
+    folder = parent / tier_name(config)
     if (folder / PLAN_FILE).is_file() and _is_whole(folder / "clips.parquet"):
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def prepare_miniature(
     return folder
 
 
-def fingerprint(config: MiniatureConfig) -> str:
+def tier_name(config: MiniatureConfig) -> str:
     """A name for what a configuration renders to; another version of the renderer gives another name."""
     parameters = json.dumps([RENDERER_VERSION, config.values()], sort_keys=True)
     return f"miniature-{hashlib.sha256(parameters.encode()).hexdigest()[:12]}"

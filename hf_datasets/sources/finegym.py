@@ -95,7 +95,7 @@ def read_finegym(
             yield Rejection(f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name)
 
 
-def read_spans(annotation: Path) -> dict[str, tuple[float, float]]:
+def read_subaction_spans(annotation: Path) -> dict[str, tuple[float, float]]:
     """Read when each sub-action is in its long video.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import load_object, read_activitynet_captions
 from hf_datasets.sources.values import list_of, raw_of, text
-from hf_datasets.tables import check_columns, is_empty, judge, read_table
+from hf_datasets.tables import check_columns, check_rows, is_empty, read_table
 
 Described = tuple[str, tuple[str, ...]]
 """The id of a video and the texts that describe it."""
@@ -55,7 +55,7 @@ def _read_1ka(path: Path) -> Iterator[Described | Rejection]:
     table, damaged = read_table(path)
     list(check_columns(table.columns, ("video_id", "sentence"), source=path.name, optional=table.columns))
     checks = {f"{name} is empty; fetch the file again": is_empty(name) for name in ("video_id", "sentence")}
-    rows, refused = judge(table, checks, source=path.name, key="video_id")
+    rows, refused = check_rows(table, checks, source=path.name, key="video_id")
     yield from [*damaged, *refused]
     for row in rows.iter_rows(named=True):
         yield row["video_id"], (" ".join(row["sentence"].split()),)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hf_datasets.class_labels import labeled_features
 from hf_datasets.long_videos import SPLITS, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge
+from hf_datasets.tables import check_columns, check_rows, is_empty, is_span
 from hf_datasets.tfcovr.labels import load_labels
 
 CLIP_SCHEMA = pa.schema(
@@ -105,7 +105,7 @@ def check_clips(
         "span outside the video; fix it, or fetch the whole video": (end > latest).fill_null(False),
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }
-    accepted, rejections = judge(timed, checks, source=source, key="clip_id")
+    accepted, rejections = check_rows(timed, checks, source=source, key="clip_id")
     check_splits(accepted, source=source)
     return accepted.drop("duration"), rejections
 

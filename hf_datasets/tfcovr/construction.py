@@ -10,7 +10,7 @@ import pyarrow as pa
 from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.sharding import Tables, shards_of
-from hf_datasets.sources.finegym import read_spans
+from hf_datasets.sources.finegym import read_subaction_spans
 from hf_datasets.tfcovr.annotations import ANNOTATION, find_one
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, frame_of, locate_clips
 from hf_datasets.tfcovr.labels import Label, answers_of
@@ -134,7 +134,7 @@ def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Colle
     """
     frames, rejections = read_released_triplets(data_dir)
     annotation = find_one(data_dir, ANNOTATION)
-    spans = {} if annotation is None else read_spans(annotation)
+    spans = {} if annotation is None else read_subaction_spans(annotation)
     clips, refused = release_clips(frames, spans=spans)
     located, coverage = locate_clips(clips, video_dir)
     guessed = located.filter(pl.col("start_seconds").is_not_null() & ~pl.col("clip_id").is_in(list(spans)))

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, parse_description, reading
+from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, folded_text, parse_description
 from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS
 
 MIN_WORDS: Final = 2
@@ -111,7 +111,7 @@ def character_vectors(texts: Sequence[str]) -> np.ndarray:
     from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second to import
 
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(2, 5))
-    vectors: np.ndarray = vectorizer.fit_transform([f" {reading(text)} " for text in texts]).toarray()
+    vectors: np.ndarray = vectorizer.fit_transform([f" {folded_text(text)} " for text in texts]).toarray()
     return vectors
 
 
@@ -134,9 +134,9 @@ def write_free_modification(source: str, target: str) -> str:
     Raises:
         ValueError: The descriptions are the same.
     """
-    if reading(source) == reading(target):
+    if folded_text(source) == folded_text(target):
         raise ValueError(f"{source!r} and {target!r} say the same: there is nothing to modify")
-    before, after = words_of(source), words_of(target)
+    before, after = find_words(source), find_words(target)
     changed = " and ".join(_clauses(source, before, target, after)) if _is_local(before, after) else ""
     new, old = (" ".join(text.split()).strip(MARKS) for text in (target, source))
     texts = [text for text in (changed, f"show {new} instead of {old}") if text and len(text.split()) <= MAX_WORDS]
@@ -152,10 +152,10 @@ class Word:
     end: int
 
 
-def words_of(text: str) -> list[Word]:
+def find_words(text: str) -> list[Word]:
     """The words of a text without the marks around them; a mixed fraction is one word, each Han character another.
 
-    >>> [word.text for word in words_of("Serve, 1 1/2 turns")], [word.text for word in words_of("后空翻2周")]
+    >>> [word.text for word in find_words("Serve, 1 1/2 turns")], [word.text for word in find_words("后空翻2周")]
     (['serve', '1 1/2', 'turns'], ['后', '空', '翻', '2', '周'])
     """
     words = []
@@ -232,11 +232,11 @@ def free_rejection_reason(source: str, target: str, text: str) -> str | None:
         return f"has {len(text)} characters, {MAX_CHARACTERS} at most"
     if CONTROL.search(text):
         return "has a line break or a control character: expected one line of text"
-    least, most = len(words_of(text)), len(text.split())
+    least, most = len(find_words(text)), len(text.split())
     if least < MIN_WORDS or most > MAX_WORDS:
         count = most if most > MAX_WORDS else least
         return f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
-    before, after, named = ({word.text for word in words_of(words)} for words in (source, target, text))
+    before, after, named = ({word.text for word in find_words(words)} for words in (source, target, text))
     strange = sorted(set(NUMBER.findall(text)) - set(NUMBER.findall(f"{source} {target}")))
     if strange:
         return f"says {strange[0]}, a number that neither description has"

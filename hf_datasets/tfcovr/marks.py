@@ -14,7 +14,7 @@ import pyarrow as pa
 from hf_datasets.class_labels import with_labels
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
+from hf_datasets.tables import check_columns, check_rows, is_empty, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA
 
@@ -74,7 +74,7 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
         raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle serve` wrote")
     table, rejections = read_text_table(path)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
-    rows, refused = judge(_typed_marks(table), _mark_checks(), source=str(path), key="video")
+    rows, refused = check_rows(_typed_marks(table), _mark_checks(), source=str(path), key="video")
     found = Marks(rejections=rejections + refused)
     _add(found, rows, clips, (video_dir, path.absolute().parent), source=str(path))
     return found

@@ -12,10 +12,10 @@ import polars as pl
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.long_videos import SPLITS, Split, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
+from hf_datasets.tables import check_columns, check_rows, is_empty, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, DURATION_TOLERANCE_SECONDS, check_splits, descriptions
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import Label, reading
+from hf_datasets.tfcovr.labels import Label, folded_text
 from hf_datasets.tfcovr.splitting import held_out_videos
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def read_own_clips(
     required, optional = ([called[name] for name in names] for names in (REQUIRED, OPTIONAL))
     rejections += check_columns(table.columns, required, source=str(path), optional=optional, aliases=ALIASES)
     typed = _typed_clips(table.rename(aliases))
-    rows, refused = judge(typed, _clip_checks(typed, called), source=str(path), key="clip_id")
+    rows, refused = check_rows(typed, _clip_checks(typed, called), source=str(path), key="clip_id")
     rejections += refused
     texts, conflicts = _texts(rows)
     rejections += conflicts
@@ -194,7 +194,7 @@ def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
             clip_id,
         )
         for clip_id, label, text in given.select("clip_id", "label", "description").iter_rows()
-        if reading(text) != reading(texts[label])
+        if folded_text(text) != folded_text(texts[label])
     ]
     return texts, conflicts
 
@@ -287,6 +287,6 @@ def _with_videos(
         raise ValueError(f"none of {len(joined)} clips has its video; the first: {rejections[0].reason}")
     late = pl.col("end_seconds") > pl.col("duration") + DURATION_TOLERANCE_SECONDS
     check = {"span outside the video; correct it, or give the whole video": late.fill_null(False)}
-    accepted, refused = judge(present, check, source=source, key="clip_id")
+    accepted, refused = check_rows(present, check, source=source, key="clip_id")
     coverage = f"Videos: {len(present):,} of {len(joined):,} clips ({len(present) / len(joined):.3f}) have their video."
     return accepted, rejections + refused, coverage

@@ -8,7 +8,7 @@ import numpy as np
 
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import character_vectors
-from hf_datasets.tfcovr.labels import Attributes, Label, load_labels, reading
+from hf_datasets.tfcovr.labels import Attributes, Label, folded_text, load_labels
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes
 
 TextEmbedder = Callable[[list[str]], Any]
@@ -110,7 +110,7 @@ def judge_pair(source: Label, target: Label, similarity: float) -> LabelPair | R
     """The pair with its change type, or its rejection."""
     key = f"{source.label_id}->{target.label_id}"
     raw = f"{source.description} -> {target.description}"
-    if reading(source.description) == reading(target.description):
+    if folded_text(source.description) == folded_text(target.description):
         return Rejection(SAME_TEXT, raw, key)
     if source.source != target.source:
         return Rejection(OTHER_SPORT, raw, key)

@@ -18,7 +18,7 @@ from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
-from hf_datasets.tables import ROW, check_columns, is_empty, judge, read_table
+from hf_datasets.tables import ROW, check_columns, check_rows, is_empty, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
@@ -138,7 +138,7 @@ def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejec
         "own target; a clip does not answer itself": pl.col("query_video") == pl.col("target_video"),
         "duplicate triplet; the first is kept": ~pl.struct("query_video", "target_video", "text").is_first_distinct(),
     }
-    accepted, rejections = judge(table, checks, source=str(path), key="query_video")
+    accepted, rejections = check_rows(table, checks, source=str(path), key="query_video")
     rows = (
         _with_change_types(accepted)
         .with_row_index("number")
@@ -167,7 +167,7 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
         "no list of targets; fix the cell": pl.col("targets").is_null(),
         "conflicting query_id; one id is one clip with one text": same != same.first().over("query_id"),
     }
-    accepted, rejections = judge(table, checks, source=str(path), key="query_id")
+    accepted, rejections = check_rows(table, checks, source=str(path), key="query_id")
     targets = (
         accepted.select(
             "query_id", "query_video", target=pl.concat_list(pl.col("target_video").fill_null(""), "targets")
@@ -203,7 +203,7 @@ def release_clips(
 
     Args:
         rows: The rows of `read_released_triplets`.
-        spans: Clip id -> start and end in its long video, of `finegym.read_spans`.
+        spans: Clip id -> start and end in its long video, of `finegym.read_subaction_spans`.
 
     Returns:
         The clips of each split in the order of their ids (`RECORD_SCHEMA`), with the long video that the id names, the

@@ -50,7 +50,7 @@ def count_layers(weights: dict[str, Tensor], start: str) -> int:
     return len(numbers)
 
 
-def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
+def infer_blip_config(weights: dict[str, Tensor]) -> BlipConfig:
     """Read the architecture from the shapes of weights that have the names of transformers.
 
     Raises:
@@ -105,7 +105,7 @@ def convert(checkpoint: Path) -> BlipForImageTextRetrieval:
     """
     given = read_checkpoint(checkpoint, skip=ONLY_FOR_TRAINING)
     weights = {renamed(name, RENAMES): value for name, value in given.items()}
-    config = infer_config(weights)
+    config = infer_blip_config(weights)
     if not any(name.startswith("itm_head.") for name in weights):
         weights |= {
             "itm_head.weight": torch.zeros(2, size_of(weights, "text_proj.weight", 1, 2)),

@@ -42,7 +42,7 @@ TEXT |= {"max_position_embeddings", "rms_norm_eps", "hidden_act"}
 RETRIEVER = "nvidia/NV-Embed-v1"
 
 
-def read_config(folder: Path, retriever: str, weights: dict[str, Tensor]) -> MMEmbedConfig:
+def read_mmembed_config(folder: Path, retriever: str, weights: dict[str, Tensor]) -> MMEmbedConfig:
     """The configuration of a released folder and of the text embedder that it was built from.
 
     Raises:
@@ -85,7 +85,7 @@ def convert(folder: Path, retriever: str = RETRIEVER) -> MMEmbedModel:
         raise ValueError(f"there are no safetensors in {str(folder)!r}; name the downloaded folder of nvidia/MM-Embed")
     read = [read_checkpoint(path, skip=COUNTERS) for path in files]
     weights = {renamed(name, RENAMES): weight for part in read for name, weight in part.items()}
-    config = read_config(folder, retriever, weights)
+    config = read_mmembed_config(folder, retriever, weights)
     config.dtype = weights["latent_attention.latents"].dtype
     with torch.device("meta"):  # half of what a second copy in memory would need
         model = MMEmbedModel(config)

@@ -83,7 +83,7 @@ def search_many(
             tables = [approximate(index, model, queries[place], fetched, condition, probes) for place in waiting]
         undecided = []
         for place, rows in zip(waiting, tables, strict=True):
-            moments = checked(index.path, rows)
+            moments = checked_rows(index.path, rows)
             scores = (vectors_of(moments) * queries[place]).sum(1)  # row by row: equal vectors score the same
             if not np.isfinite(scores).all():
                 raise ValueError(f"the index {index.path} holds vectors that are not finite; index its videos again")
@@ -155,7 +155,7 @@ def approximate(
     return found
 
 
-def checked(path: str, rows: pa.Table) -> pa.Table:
+def checked_rows(path: str, rows: pa.Table) -> pa.Table:
     """The rows, if each is a moment, as far as its columns are there; an index may come from anyone.
 
     Raises:

@@ -14,11 +14,11 @@ MOST = 2000
 Words = tuple[str, ...]
 
 
-def words_of(text: str) -> Words:
+def words_of_label(text: str) -> Words:
     """The words of a label in order, in lower case; brackets and commas do not count.
 
     Example:
-        >>> words_of("(Beam) leap, 0.5 turn")
+        >>> words_of_label("(Beam) leap, 0.5 turn")
         ('beam', 'leap', '0.5', 'turn')
     """
     words = tuple(text.lower().translate(str.maketrans("(),", "   ")).split())

@@ -17,7 +17,7 @@ from hf_datasets.fig import release as fig_release
 from hf_datasets.fig.moments import describe_ends, moments_of_splits
 from hf_datasets.fig.statistics import counts_of as fig_counts
 from hf_datasets.records import Rejection
-from hf_datasets.sources.finegym import CLIP_ID, read_spans
+from hf_datasets.sources.finegym import CLIP_ID, read_subaction_spans
 from hf_datasets.tfcovr import release as tfcovr_release
 from hf_datasets.tfcovr.annotations import ANNOTATION, COARSE_DIVES, DIVES, find_one, source_clips
 from hf_datasets.tfcovr.construction import release_collection
@@ -107,7 +107,7 @@ def _tfcovr_release(data_dir: Path, part: Part) -> None:
     part.counts = tfcovr_counts(rows, found.clips)
     part.items = _items(found.clips)
     annotation = find_one(data_dir, ANNOTATION)
-    known = set(read_spans(annotation)) if annotation else set()
+    known = set(read_subaction_spans(annotation)) if annotation else set()
     gymnastics = {ids[0] for ids in part.items if CLIP_ID.fullmatch(ids[0])}
     if unknown := gymnastics - known:
         part.notes.append(

@@ -20,7 +20,7 @@ from hf_datasets.fig import release as fig_release
 from hf_datasets.fig.moments import moments_of_splits
 from hf_datasets.records import CaptionedVideo, Clip, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
-from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.charades_sta import read_charades_durations, read_charades_sta
 from hf_datasets.sources.didemo import read_didemo
 from hf_datasets.sources.finediving import read_finediving
 from hf_datasets.sources.finegym import read_finegym
@@ -94,7 +94,7 @@ READERS = {
     "finegym": ("finegym_annotation_info_v1.1.json", FINEGYM, json.dumps, read_gym),
     "finediving": ("fine.pkl", FINEDIVING, pickle.dumps, partial(read_finediving, descriptions={"103b": "dive"})),
     "charades": ("charades_sta_test.txt", CHARADES, str, partial(read_charades_sta, durations={"AAAA": 9.0})),
-    "durations": ("Charades_v1_test.csv", DURATIONS, str, lambda path: [read_durations(path)]),
+    "durations": ("Charades_v1_test.csv", DURATIONS, str, lambda path: [read_charades_durations(path)]),
     "tfcovr train": ("train.csv", TRAIN, as_csv, partial(read_tfcovr, "test")),
     "tfcovr test": ("test.csv", QUERIES, as_csv, partial(read_tfcovr, "train")),
 }
@@ -289,11 +289,11 @@ def test_a_table_of_durations_keeps_its_readable_rows(tmp_path):
         "EEEE,z,9",
     ]
     path.write_text("\n".join(rows))
-    assert read_durations(path) == {"AAAA": 30.5, "EEEE": 9.0}
+    assert read_charades_durations(path) == {"AAAA": 30.5, "EEEE": 9.0}
     for content, message in ((b"id,length\nA,x\n", "line 2: 'x' is not"), (b"id\n", "lacks"), (b"\xff", "UTF-8")):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"Charades_v1_test\.csv .*{message}"):
-            read_durations(path)
+            read_charades_durations(path)
 
 
 def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):

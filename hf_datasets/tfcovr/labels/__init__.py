@@ -128,10 +128,10 @@ def find_label(label_id: str) -> Label:
     return label
 
 
-def reading(description: str) -> str:
+def folded_text(description: str) -> str:
     """A description normalized for comparison: case-folded, with single spaces and no marks around the words.
 
-    >>> reading("Serve wide, with  Slice!")
+    >>> folded_text("Serve wide, with  Slice!")
     'serve wide with slice'
     """
     words = (word.strip(MARKS) for word in unicodedata.normalize("NFC", description).split())
@@ -149,7 +149,7 @@ def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:
     """
     first: dict[str, str] = {}
     return {
-        label.label_id: first.setdefault(reading(label.description), label.label_id)
+        label.label_id: first.setdefault(folded_text(label.description), label.label_id)
         for label in (load_labels() if labels is None else labels)
     }
 

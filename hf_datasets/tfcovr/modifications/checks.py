@@ -26,15 +26,15 @@ ENTRY_WORD: Final = "flic-flac"
 COUNTED: Final = {"turns", "at_least", "turn_manner", "entry_turns", "somersaults", "twists_before", "twists_after"}
 
 
-def rejection_reason(source: Attributes, target: Attributes, text: str) -> str | None:
+def modification_fault(source: Attributes, target: Attributes, text: str) -> str | None:
     """Why `text` is not an instruction from `source` to `target`, or None where it is one.
 
     >>> from hf_datasets.tfcovr.labels import find_label
     >>> switch_leap, with_turn = find_label("45").attributes, find_label("41").attributes
-    >>> rejection_reason(switch_leap, with_turn, "Show with 1 turn.")
-    >>> rejection_reason(switch_leap, with_turn, "Show with 2 turns.")
+    >>> modification_fault(switch_leap, with_turn, "Show with 1 turn.")
+    >>> modification_fault(switch_leap, with_turn, "Show with 2 turns.")
     'says 2 turn, the target has 1'
-    >>> rejection_reason(switch_leap, with_turn, "Show a switch leap.")
+    >>> modification_fault(switch_leap, with_turn, "Show a switch leap.")
     "does not name what changes: turns to '1'"
     """
     changes = differences(source, target)

@@ -15,7 +15,7 @@ from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import FREE_EXAMPLES, FREE_PROMPT, free_rejection_reason, write_free_modification
 from hf_datasets.tfcovr.labels import Label, Sport, find_label, labels_by_id, sport_of
-from hf_datasets.tfcovr.modifications.checks import rejection_reason
+from hf_datasets.tfcovr.modifications.checks import modification_fault
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.paper_prompts import EXAMPLE_FORMS, MODIFICATION_PROMPT, SLIPS
 
@@ -178,7 +178,7 @@ class ModificationTask:
         if source.attributes is None or target.attributes is None:
             reason = free_rejection_reason(source.description, target.description, text)
         else:
-            reason = rejection_reason(source.attributes, target.attributes, text)
+            reason = modification_fault(source.attributes, target.attributes, text)
         if reason:
             return Rejection(reason, answer, row.key)
         return Modification(row.source, row.target, row.change_type, text)
