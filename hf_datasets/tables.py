@@ -16,6 +16,8 @@ from hf_datasets.records import Rejection
 ROW = "row of the file"
 """The column with the number of a row, from 1, without the header."""
 REASON = "reason of the refusal"
+SPAN = ("start_seconds", "end_seconds")
+"""The columns of a stretch of a video."""
 
 
 def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:

@@ -25,7 +25,7 @@ from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
 
 ROW_SCHEMA = PAIR_SCHEMA.append(pa.field("video", pa.string()))
-CLIP_SCHEMA = pa.schema(
+ACTION_SCHEMA = pa.schema(
     {
         "clip_id": pa.string(),
         "video_id": pa.string(),
@@ -96,7 +96,7 @@ class CompBuilder(RegisteredBuilder):
         return "youcook2" if self.dataset_name == "youcook2_comp" else "activitynet"
 
     def _info(self) -> datasets.DatasetInfo:
-        others = {"mini-clips": datasets.Features.from_arrow_schema(CLIP_SCHEMA), "mini-videos": VIDEO_FEATURES}
+        others = {"mini-clips": datasets.Features.from_arrow_schema(ACTION_SCHEMA), "mini-videos": VIDEO_FEATURES}
         return datasets.DatasetInfo(
             description=(self.config.description or "").format(source=SOURCE_NAMES[self._annotated]),
             features=others.get(self.config.name, ROW_FEATURES).copy(),
@@ -113,7 +113,7 @@ class CompBuilder(RegisteredBuilder):
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }
-        schema = CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
+        schema = ACTION_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
         splits = read[self.config.name]().items()
         return self._generators(
             {split: shards_of(pa.Table.from_pylist(list(rows), schema=schema)) for split, rows in splits}

@@ -8,7 +8,7 @@ from functools import cache
 
 from HanTa.HanoverTagger import HanoverTagger
 
-FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
+VERB_FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
 """Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
 LIGHT = frozenset([
     "be", "have", "do", "begin", "start", "continue", "keep", "stop", "finish", "see", "show", "appear", "try",
@@ -68,9 +68,9 @@ def find_actions(sentence: str) -> list[ActionVerb]:
     tagged = _tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
     followers = [_follower(word, tag) for word, _, tag in tagged[1:]] + ["end"]
     return [
-        ActionVerb(index, word, lemma.lower(), (FORMS[tag], follower))
+        ActionVerb(index, word, lemma.lower(), (VERB_FORMS[tag], follower))
         for index, ((word, lemma, tag), follower) in enumerate(zip(tagged, followers, strict=True))
-        if tag in FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
+        if tag in VERB_FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
     ]
 
 

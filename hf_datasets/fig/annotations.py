@@ -19,7 +19,7 @@ SPLITS: dict[str, Split] = {
     "test": "test",
 }
 """How the stem of an annotation file ends, without `_data` or `_modified` -> split."""
-SUFFIXES = (".json", ".jsonl", ".txt")
+MOMENT_FILE_SUFFIXES = (".json", ".jsonl", ".txt")
 DURATIONS = "Charades_v1_*.csv"
 
 
@@ -30,7 +30,7 @@ def annotation_files(folder: Path) -> dict[Split, Path]:
         FileNotFoundError: The folder holds none.
     """
     found: dict[Split, Path] = {}
-    for path in sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES):
+    for path in sorted(path for path in folder.glob("*") if path.suffix in MOMENT_FILE_SUFFIXES):
         stem = path.stem.removesuffix("_data").removesuffix("_modified")
         found |= {split: path for name, split in SPLITS.items() if stem == name or stem.endswith(f"_{name}")}
     if not found:

@@ -15,12 +15,12 @@ Caption = Literal["coarse_caption", "fine_caption"]
 MOMENT = ("video_id", "start_seconds", "end_seconds")
 COLOR = "#2a6f97"
 NEGATIVE_COLOR = "#c1666b"
-COUNTED = (
+COUNT_NAMES = (
     *("moments", "span_seconds", "static", "static_score", "dynamic", "dynamic_score", "score"),
     *("coarse_clusters", "coarse_clustered", "fine_clusters", "fine_clustered"),
 )
 PAPER_COUNTS: Final[dict[str, dict[str, float]]] = {
-    dataset: dict(zip(COUNTED, figures, strict=True))
+    dataset: dict(zip(COUNT_NAMES, figures, strict=True))
     for dataset, figures in (
         ("charades_fig", (16_128, 8.23, 11_885, 1.20, 4_243, 1.65, 1.32, 1_393, 8_805, 194, 422)),
         ("didemo_fig", (41_091, 6.49, 22_703, 1.41, 18_388, 1.80, 1.58, 703, 1_925, 32, 65)),

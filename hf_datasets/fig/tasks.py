@@ -25,7 +25,7 @@ from hf_datasets.records import Moment, Rejection
 
 NUM_CANDIDATES: Final = 3
 NUM_QUESTIONS: Final = 5
-MAX_WORDS: Final = 80
+MAX_CAPTION_WORDS: Final = 80
 """Longer captions are rejected; the published fine captions have 4 to 53 words."""
 EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE)
 """An explicit time reveals the span of the moment (listing 6)."""
@@ -114,8 +114,8 @@ def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candid
     kept = [caption for caption in reversed(distinct.values()) if body(caption).lower() != original]
     if not kept:
         return Rejection("holds no caption that differs from the original", answer, moment.key)
-    if any(len(caption.split()) > MAX_WORDS for caption in kept):
-        return Rejection(f"a caption has more than {MAX_WORDS} words", answer, moment.key)
+    if any(len(caption.split()) > MAX_CAPTION_WORDS for caption in kept):
+        return Rejection(f"a caption has more than {MAX_CAPTION_WORDS} words", answer, moment.key)
     if is_foreign(" ".join(kept)):
         return Rejection("is not in English", answer, moment.key)
     words = set(original.split())

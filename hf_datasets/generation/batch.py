@@ -18,7 +18,7 @@ from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.server import HINTS, MalformedResponseError, rejected_option
 
 URL = "/v1/chat/completions"
-MAX_BYTES = 190_000_000
+MAX_BATCH_BYTES = 190_000_000
 """Of the 200 MB that one batch file may hold."""
 MAX_REQUESTS = 50_000
 QUEUE_FULL = "token_limit_exceeded"
@@ -28,7 +28,7 @@ ENDED = {"completed", "expired", "cancelled", "failed"}
 READINGS = 5
 """How often a response about files and batches may be unreadable before the run stops."""
 
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+FORMAT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What reading a response raises that breaks the format of the API."""
 
 
@@ -55,7 +55,7 @@ class OpenAIBatchChat(OpenAIChat):
     """
 
     batch = True
-    max_bytes = MAX_BYTES
+    max_bytes = MAX_BATCH_BYTES
     poll_seconds = 30.0
 
     def __init__(self, model: str, **options: Any) -> None:
@@ -167,7 +167,7 @@ class OpenAIBatchChat(OpenAIChat):
         for key, request in requests.items():
             usd += self.worst_usd(request)
             size += self.body_bytes(request)
-            full = size > MAX_BYTES or len(fitting) == MAX_REQUESTS
+            full = size > MAX_BATCH_BYTES or len(fitting) == MAX_REQUESTS
             if (limit is not None and usd > limit) or (full and fitting):
                 break
             fitting[key] = request
@@ -304,7 +304,7 @@ class OpenAIBatchChat(OpenAIChat):
     ) -> Result:
         # What `read` finds in the response to a call of the files or batches API; it is called up to `readings` times.
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(UNREADABLE),
+            retry=retry_if_exception_type(FORMAT_ERRORS),
             stop=stop_after_attempt(readings),
             wait=wait_fixed(self.poll_seconds),
             reraise=True,
@@ -318,7 +318,7 @@ class OpenAIBatchChat(OpenAIChat):
         except openai.APIError as error:
             hint = HINTS.get(getattr(error, "status_code", 0), "try again later; no answer is lost")
             raise GenerationStoppedError(f"{hint} ({self.redact(error.message)[:300]})") from None
-        except UNREADABLE:
+        except FORMAT_ERRORS:
             raise UnreadableError(
                 f"the responses of {self.endpoint} about files and batches cannot be read; does it have a Batch API? "
                 "No answer is lost"

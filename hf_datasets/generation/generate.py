@@ -21,13 +21,13 @@ Row = TypeVar("Row")
 Record = TypeVar("Record")
 Steps = Generator[Request, Answer, Any]
 
-READERS = min(32, (os.cpu_count() or 1) + 4)
+REQUEST_THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads that make requests, of which some wait for a disk; decoders and encoders of pictures run at the same time."""
 BATCHES_AT_ONCE = 8
 """Groups of rows whose batches a server works on together; as many requests are in memory."""
 RESENDS = 3
 """How often a request without an answer is sent in another batch."""
-GRACE_SECONDS = 3.0
+INTERRUPT_SECONDS = 3.0
 """How long an interrupted run waits for the answers to requests already sent, which are charged."""
 QUOTED_CHARACTERS = 2_000
 """How much of a rejected answer is quoted to the model that wrote it."""
@@ -146,7 +146,7 @@ def _generate_live(
         raise
     except KeyboardInterrupt:
         with getattr(chat, "sending_nothing", contextlib.nullcontext)():
-            wait(window, timeout=GRACE_SECONDS)
+            wait(window, timeout=INTERRUPT_SECONDS)
         raise
     finally:
         opened.close()
@@ -159,12 +159,12 @@ def _open_rows(
 ) -> Generator[tuple[Steps, Request | Rejection]]:
     # The steps of each row and its first request, in the order of the rows, some made ahead in threads.
     ahead: deque[tuple[Steps, Future[Any]]] = deque()
-    readers = ThreadPoolExecutor(READERS, "generation-rows")
+    readers = ThreadPoolExecutor(REQUEST_THREADS, "generation-rows")
     try:
         for row in rows:
             steps = dialogue(task, row, max_answers)
             ahead.append((steps, readers.submit(_first_request, steps, row)))
-            if len(ahead) > READERS:
+            if len(ahead) > REQUEST_THREADS:
                 steps, made = ahead.popleft()
                 yield steps, result_of(made)
         while ahead:

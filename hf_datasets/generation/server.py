@@ -23,7 +23,7 @@ SLACK_TOKENS = 20_000
 MAX_CONTEXT_TOKENS = 10_000_000
 """More than any model reads or writes at once."""
 REASON_CHARACTERS = 100
-OPTIONAL = ("response_format", "temperature", "seed", "max_completion_tokens")
+OPTIONAL_FIELDS = ("response_format", "temperature", "seed", "max_completion_tokens")
 """The optional parameters of a request; the token limit is then sent under its older name."""
 HINTS = {
     401: "the API key is wrong or missing: set the environment variable that holds it",
@@ -202,7 +202,7 @@ def rejected_option(status_code: int, message: str, param: str | None, body: dic
     """The optional part of the request that the server rejects, if the error names one."""
     if status_code not in REFUSALS:
         return None
-    named = [option for option in OPTIONAL if option in body and (param == option or _mentions(message, option))]
+    named = [option for option in OPTIONAL_FIELDS if option in body and (param == option or _mentions(message, option))]
     return named[0] if named else None
 
 

@@ -40,7 +40,7 @@ def read_retrieval_split(folder: Path, split: RetrievalSplit) -> Iterator[Descri
     found = [path for name in SPLIT_FILES[split] for path in sorted(folder.rglob(name))]
     if not found:
         raise FileNotFoundError(f"{folder} has no {' or '.join(SPLIT_FILES[split])}, which says what {split} is")
-    yield from READERS[split](found[0])
+    yield from SPLIT_READERS[split](found[0])
 
 
 def _read_paragraphs(path: Path) -> Iterator[Described | Rejection]:
@@ -78,4 +78,4 @@ def _read_test_split(path: Path) -> Iterator[Described | Rejection]:
         yield (video_id, described) if described else Rejection("no text", raw_of(several), video_id)
 
 
-READERS = {"msrvtt_1ka": _read_1ka, "msrvtt": _read_test_split, "activitynet": _read_paragraphs}
+SPLIT_READERS = {"msrvtt_1ka": _read_1ka, "msrvtt": _read_test_split, "activitynet": _read_paragraphs}

@@ -13,11 +13,11 @@ from hf_datasets.tfcovr.clips import RECORD_SCHEMA, check_clips, descriptions, f
 ANNOTATION = "finegym_annotation_info*.json"
 ELEMENTS = "gym*_element*.txt"
 CATEGORIES = "gym*_categories*.txt"
-DIVES = "FineDiving_fine-grained_annotation.pkl"
+FINEDIVING_ANNOTATION = "FineDiving_fine-grained_annotation.pkl"
 COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
 SOURCE_HELP = (
     f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
-    f"{DIVES}, or both; or a folder that `subtle build tfcovr` made"
+    f"{FINEDIVING_ANNOTATION}, or both; or a folder that `subtle build tfcovr` made"
 )
 
 
@@ -44,7 +44,7 @@ def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.Da
 
 def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
     annotation = find_one(data_dir, ANNOTATION)
-    dives = find_one(data_dir, DIVES) or find_one(data_dir, COARSE_DIVES)
+    dives = find_one(data_dir, FINEDIVING_ANNOTATION) or find_one(data_dir, COARSE_DIVES)
     if annotation is None and dives is None:
         raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
     if annotation is not None:

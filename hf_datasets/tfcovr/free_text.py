@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, folded_text, parse_description
+from hf_datasets.tfcovr.labels import PUNCTUATION, Attributes, Label, describe, folded_text, parse_description
 from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS
 
 MIN_WORDS: Final = 2
@@ -30,7 +30,7 @@ FOLLOWING: Final = frozenset([
 ])  # fmt: skip
 """English words after "show it"; before all others "add" is right in any language."""
 CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 FREE_PROMPT: Final = """\
@@ -138,7 +138,7 @@ def write_free_modification(source: str, target: str) -> str:
         raise ValueError(f"{source!r} and {target!r} say the same: there is nothing to modify")
     before, after = find_words(source), find_words(target)
     changed = " and ".join(_clauses(source, before, target, after)) if _is_local(before, after) else ""
-    new, old = (" ".join(text.split()).strip(MARKS) for text in (target, source))
+    new, old = (" ".join(text.split()).strip(PUNCTUATION) for text in (target, source))
     texts = [text for text in (changed, f"show {new} instead of {old}") if text and len(text.split()) <= MAX_WORDS]
     return texts[0] if texts else f"show {new}"
 
@@ -160,7 +160,7 @@ def find_words(text: str) -> list[Word]:
     """
     words = []
     for match in WORD.finditer(text):
-        stripped = match[0].strip(MARKS)
+        stripped = match[0].strip(PUNCTUATION)
         if stripped:
             start = match.start() + match[0].index(stripped)
             folded = unicodedata.normalize("NFC", stripped).casefold()
@@ -237,7 +237,7 @@ def free_rejection_reason(source: str, target: str, text: str) -> str | None:
         count = most if most > MAX_WORDS else least
         return f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
     before, after, named = ({word.text for word in find_words(words)} for words in (source, target, text))
-    strange = sorted(set(NUMBER.findall(text)) - set(NUMBER.findall(f"{source} {target}")))
+    strange = sorted(set(DIGITS.findall(text)) - set(DIGITS.findall(f"{source} {target}")))
     if strange:
         return f"says {strange[0]}, a number that neither description has"
     changed = after - before or before - after

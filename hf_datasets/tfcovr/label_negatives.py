@@ -7,7 +7,7 @@ from hf_datasets.tfcovr.labels import Label, differences, folded_text
 from hf_datasets.tfcovr.pairs import kind as family_of
 
 COUNTS = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
-DIRECTIONS = {"direction", "takeoff"}
+DIRECTION_ATTRIBUTES = {"direction", "takeoff"}
 
 
 def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind | None:
@@ -39,7 +39,7 @@ def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind
     )
     kinds: dict[NegativeKind, bool] = {
         "count": changed <= COUNTS,
-        "direction": changed <= DIRECTIONS,
+        "direction": changed <= DIRECTION_ATTRIBUTES,
         "composition": is_part,
     }
     return next((kind for kind, fits in kinds.items() if fits), None)

@@ -23,10 +23,10 @@ from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
 
-REPOSITORY = "ucf-crcv/TF-CoVR"
+DATASET_ID = "ucf-crcv/TF-CoVR"
 FILE_PATTERNS = ("*.csv", "*.parquet")
 FILE_PREFIXES: dict[Split, tuple[str, ...]] = {"train": ("train",), "validation": ("val",), "test": ("test",)}
-RENAMES = {
+OLDER_COLUMNS = {
     "source_label": "label1",
     "target_label": "label2",
     "target_labels_modification": "modification",
@@ -61,7 +61,7 @@ def find_triplet_files(data_dir: Path) -> dict[Split, Path]:
     if not {"train", "test"} <= files.keys():
         raise FileNotFoundError(
             f"{data_dir} holds no train*.csv and test*.csv (or .parquet) of TF-CoVR; fetch the annotation files of the "
-            f"dataset {REPOSITORY} from the Hugging Face Hub into it"
+            f"dataset {DATASET_ID} from the Hugging Face Hub into it"
         )
     return files
 
@@ -79,12 +79,12 @@ def download(token: bool | str | None = None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(snapshot_download(REPOSITORY, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
+        return Path(snapshot_download(DATASET_ID, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
         raise FileNotFoundError(
             f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files "
-            f"of the dataset {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf "
-            f"download {REPOSITORY} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
+            f"of the dataset {DATASET_ID} from the Hugging Face Hub where there is a network, for example with `hf "
+            f"download {DATASET_ID} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
         ) from None
 
 
@@ -109,7 +109,7 @@ def read_released_triplets(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], l
         table, unreadable = read_table(path)
         rejections += unreadable
         table = table.rename(
-            {old: new for old, new in RENAMES.items() if old in table.columns and new not in table.columns}
+            {old: new for old, new in OLDER_COLUMNS.items() if old in table.columns and new not in table.columns}
         )
         required = TRAIN_COLUMNS if split == "train" else QUERY_COLUMNS
         rejections += check_columns(table.columns, required, source=str(path), optional=OPTIONAL_COLUMNS)

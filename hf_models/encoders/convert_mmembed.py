@@ -23,7 +23,7 @@ from hf_models.checkpoints import make_config, read_checkpoint, renamed, size_of
 from .configuration_mmembed import MMEmbedConfig
 from .modeling_mmembed import MMEmbedModel
 
-COUNTERS = r".*\.position_ids|.*\.inv_freq"
+COMPUTED_BUFFERS = r".*\.position_ids|.*\.inv_freq"
 RENAMES = (
     (r"^vision_tower\.vision_model\.", "vision_tower."),
     (r"^latent_attention_model\.", "latent_attention."),
@@ -83,7 +83,7 @@ def convert(folder: Path, retriever: str = RETRIEVER) -> MMEmbedModel:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(f"there are no safetensors in {str(folder)!r}; name the downloaded folder of nvidia/MM-Embed")
-    read = [read_checkpoint(path, skip=COUNTERS) for path in files]
+    read = [read_checkpoint(path, skip=COMPUTED_BUFFERS) for path in files]
     weights = {renamed(name, RENAMES): weight for part in read for name, weight in part.items()}
     config = read_mmembed_config(folder, retriever, weights)
     config.dtype = weights["latent_attention.latents"].dtype

@@ -28,7 +28,7 @@ from .modeling_reloclnet import ReLoCLNetForMomentRetrieval
 from .modeling_xml import XMLForMomentRetrieval
 
 Architecture = Literal["xml", "reloclnet", "hero"]
-Model = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
+MomentModel = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
 MODELS: dict[
     Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval] | type[HEROForMomentRetrieval]
 ] = {
@@ -161,7 +161,7 @@ def infer_moment_config(
     return config
 
 
-def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> Model:
+def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> MomentModel:
     """Build the model of a checkpoint.
 
     Args:

@@ -19,7 +19,7 @@ from hf_datasets.fig.statistics import counts_of as fig_counts
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, read_subaction_spans
 from hf_datasets.tfcovr import release as tfcovr_release
-from hf_datasets.tfcovr.annotations import ANNOTATION, COARSE_DIVES, DIVES, find_one, source_clips
+from hf_datasets.tfcovr.annotations import ANNOTATION, COARSE_DIVES, FINEDIVING_ANNOTATION, find_one, source_clips
 from hf_datasets.tfcovr.construction import release_collection
 from hf_datasets.tfcovr.statistics import counts_of as tfcovr_counts
 from hf_datasets.video import VideoError
@@ -117,7 +117,7 @@ def _tfcovr_release(data_dir: Path, part: Part) -> None:
 
 
 def _tfcovr_source(data_dir: Path, part: Part) -> None:
-    for pattern in (ANNOTATION, "gym288_*element*.txt", "gym288_categories.txt", DIVES, COARSE_DIVES):
+    for pattern in (ANNOTATION, "gym288_*element*.txt", "gym288_categories.txt", FINEDIVING_ANNOTATION, COARSE_DIVES):
         paths = sorted(data_dir.rglob(pattern))
         part.files += paths
         if not paths and pattern != COARSE_DIVES:
@@ -158,7 +158,7 @@ def comp(data_dir: Path) -> list[Part]:
 def _comp_release(data_dir: Path, source: str, part: Part) -> None:
     files = comp_release.find_pair_files(data_dir, source)
     part.files = list(files.values())
-    part.missing += [comp_release.address(source, split) for split in comp_release.SPLIT_FILES if split not in files]
+    part.missing += [comp_release.address(source, split) for split in comp_release.FILE_NAMES if split not in files]
     types: dict[str, list[str]] = {}
     for split, path in files.items():
         for row in part.accepted(comp_release.read_released_pairs(path, prefix=comp_release.ID_PREFIXES[source])):

@@ -15,7 +15,7 @@ from hf_datasets.tfcovr.labels.diving import DivingAttributes, describe_diving, 
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
 
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
-MARKS = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
+PUNCTUATION = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
 """Marks that say nothing where they stand before or after a word."""
 
 Attributes = GymnasticsAttributes | DivingAttributes
@@ -134,7 +134,7 @@ def folded_text(description: str) -> str:
     >>> folded_text("Serve wide, with  Slice!")
     'serve wide with slice'
     """
-    words = (word.strip(MARKS) for word in unicodedata.normalize("NFC", description).split())
+    words = (word.strip(PUNCTUATION) for word in unicodedata.normalize("NFC", description).split())
     return " ".join(word for word in words if word).casefold()
 
 

@@ -16,8 +16,8 @@ from hf_datasets.tfcovr.labels.gymnastics import Direction, GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.normalization import count_words
 from hf_datasets.tfcovr.modifications.parser import UNITS, VERBS, Instruction, read_instruction
 
-MIN_WORDS: Final = 2
-MAX_WORDS: Final = 19
+MIN_PAPER_WORDS: Final = 2
+MAX_PAPER_WORDS: Final = 19
 """Section 3 of the paper: modification texts have 2 to 19 words."""
 MAX_CHARACTERS: Final = 200
 ALLOWED_CHARACTERS = re.compile(r"[A-Za-z0-9 .,()/-]*")
@@ -80,8 +80,8 @@ def check_form(text: str) -> str | None:
         strange = ALLOWED_CHARACTERS.sub("", text)[0]
         return f"holds the character {strange!r}: expected one line of English letters, digits and , . ( ) / -"
     words = count_words(text)
-    if not MIN_WORDS <= words <= MAX_WORDS:
-        return f"has {words} words with its numbers spelled out, expected {MIN_WORDS} to {MAX_WORDS}"
+    if not MIN_PAPER_WORDS <= words <= MAX_PAPER_WORDS:
+        return f"has {words} words with its numbers spelled out, expected {MIN_PAPER_WORDS} to {MAX_PAPER_WORDS}"
     first = re.split(r"[^a-z]+", text.lower().strip(), maxsplit=1)[0]
     if first not in VERBS:
         return f"begins with {first!r}, which is no instruction: expected a verb such as 'show' or 'change'"

@@ -48,7 +48,7 @@ described by its phases: take-off direction ("Arm." from an armstand), twists, s
 {RULES}"""
 """The FineDiving prompt is not printed in the paper: the same instructions with the terms of diving."""
 
-PROMPTS: Final[dict[Sport, str]] = {"gymnastics": GYMNASTICS_PROMPT, "diving": DIVING_PROMPT}
+MODIFICATION_PROMPTS: Final[dict[Sport, str]] = {"gymnastics": GYMNASTICS_PROMPT, "diving": DIVING_PROMPT}
 
 MAX_ANSWER_CHARACTERS: Final = 2_000
 
@@ -159,7 +159,7 @@ class ModificationTask:
         if source.attributes is None:
             prompt, turns = FREE_PROMPT, FREE_EXAMPLES
         else:
-            prompt, turns = PROMPTS[sport_of(source)], examples(sport_of(source))
+            prompt, turns = MODIFICATION_PROMPTS[sport_of(source)], examples(sport_of(source))
         conversation = [("system", prompt)]
         for example in turns:
             conversation.append(("user", request_text(example["source"], example["target"])))

@@ -16,7 +16,7 @@ from hf_datasets.__main__ import blind_test, render
 from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
 from hf_datasets.miniature.competitions import with_more_competitions
-from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT, difference_between
+from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT_LABELS, difference_between
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import RENDERER_VERSION, perform_shot, tier_name
@@ -155,7 +155,7 @@ def test_labels_that_differ_in_one_thing_are_named_by_it():
 
 def test_labels_that_read_the_same_have_the_same_differences():
     same = {label: find_label(label).description for label in ("180", "181", "185", "5253b")}
-    assert same == {label: find_label(SAME_TEXT[label]).description for label in same}
+    assert same == {label: find_label(SAME_TEXT_LABELS[label]).description for label in same}
     assert difference_between("181", "180") == difference_between("217", "216") == "count"
 
 
