@@ -4,9 +4,8 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
-from HanTa.HanoverTagger import HanoverTagger
+from hf_datasets.tagger import english_tagger
 
 VERB_FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
 """Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
@@ -52,11 +51,6 @@ class ActionVerb:
     frame: tuple[str, str]
 
 
-@cache
-def _tagger() -> HanoverTagger:
-    return HanoverTagger("morphmodel_en.pgz")
-
-
 def find_actions(sentence: str) -> list[ActionVerb]:
     """The actions of a sentence, by part-of-speech tags, each with its form and what follows it.
 
@@ -65,7 +59,7 @@ def find_actions(sentence: str) -> list[ActionVerb]:
         [ActionVerb(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
     """
     words = sentence.split()
-    tagged = _tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
+    tagged = english_tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
     followers = [_follower(word, tag) for word, _, tag in tagged[1:]] + ["end"]
     return [
         ActionVerb(index, word, lemma.lower(), (VERB_FORMS[tag], follower))

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
+from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr import paper_prompts
 from hf_datasets.tfcovr.labels import Attributes, Label, Sport, describe
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
 from hf_datasets.tfcovr.labels.template import number_text
 
 GYMNASTICS_CAPTION_PROMPT: Final = """\

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
+from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr.modifications.normalization import WHOLE
 
 Token = str | float
