@@ -101,7 +101,7 @@ def statistics(*splits: Dataset) -> Statistics:
     Raises:
         ValueError: There is no row.
     """
-    rows = _frame(*splits)
+    rows = _rows_of(*splits)
     if rows.is_empty():
         raise ValueError("there is no moment to describe; give at least one split with rows")
     score = rows["fine_caption_score"].drop_nulls()
@@ -155,7 +155,7 @@ def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
         >>> duplicate_captions(Dataset.from_dict({"coarse_caption": ["a", "b", "a"]}), caption="coarse_caption")
         (1, 2)
     """
-    counts = _frame(*splits)[caption].value_counts()["count"]
+    counts = _rows_of(*splits)[caption].value_counts()["count"]
     shared = counts.filter(counts > 1)
     return len(shared), int(shared.sum())
 
@@ -172,7 +172,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     Raises:
         ValueError: No row has a score.
     """
-    scores = {name: _frame(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
+    scores = {name: _rows_of(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
     known = pl.concat(list(scores.values()))
     if known.is_empty():
         raise ValueError("no row has a score; `subtle caption select` gives them to a built dataset")
@@ -195,7 +195,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     return figure
 
 
-def _frame(*splits: Dataset) -> pl.DataFrame:
+def _rows_of(*splits: Dataset) -> pl.DataFrame:
     frames = [cast(pl.DataFrame, pl.from_arrow(rows.with_format("arrow")[:])) for rows in splits]
     return pl.concat(frames, how="vertical_relaxed")
 
