@@ -200,7 +200,7 @@ class CompBuilder(RegisteredBuilder):
         yield from self._kept(construction.rows())
 
     def _ask(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
-        """An `Ask` of `construction`, which the rule-based generator answers."""
+        """An `AskForParagraphs` of `construction`, which the rule-based generator answers."""
         return {written.key: written for written in self._kept(generate(task, rows, RuleBasedGenerator()))}
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
