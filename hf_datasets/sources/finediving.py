@@ -14,7 +14,7 @@ from hf_datasets.sources.values import identifier, shorten, text
 from .pickle_reading import interpret_pickle
 
 MAX_PICKLE_BYTES = 1 << 26
-MAX_COMPETITION_CHARACTERS = 200
+MAX_KEY_CHARACTERS = 200
 
 
 def read_pickle(path: Path) -> Any:
@@ -72,7 +72,7 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
         except ValueError:
             yield Rejection(
                 f"malformed key: {shorten(key)} of {annotation.name} is not (competition, instance), each of at most "
-                f"{MAX_COMPETITION_CHARACTERS} characters",
+                f"{MAX_KEY_CHARACTERS} characters",
                 raw,
                 shorten(key),
             )
@@ -91,6 +91,6 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
 
 def _clip_name(competition: Any, instance: Any) -> str:
     # A pickle can name one long text many times; the next checks would read all of it every time.
-    if any(isinstance(part, str) and len(part) > MAX_COMPETITION_CHARACTERS for part in (competition, instance)):
+    if any(isinstance(part, str) and len(part) > MAX_KEY_CHARACTERS for part in (competition, instance)):
         raise ValueError("it names no file")
     return f"{text(competition)}_{identifier(instance)}"
