@@ -125,7 +125,7 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
     try:
         if not checked and (Path(name_or_path) / "config.json").is_file():
             files = ((file.name, file.stat()) for file in sorted(Path(name_or_path).iterdir()))
-            _check_sizes(Path(name_or_path), tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files))
+            _check_shapes(Path(name_or_path), tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files))
         if not checked and (Path(name_or_path) / "adapter_config.json").is_file():
             _check_adapter(Path(name_or_path))
         yield
@@ -194,7 +194,7 @@ def not_opened(name_or_path: str | Path, error: BaseException) -> str:
 
 
 @lru_cache(maxsize=64)
-def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
+def _check_shapes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
     # What a configuration asks for is compared with the shapes in the folder's weights.
     shapes = _shapes_in(folder)
     if not shapes:

@@ -134,7 +134,7 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
         return Rejection(f"unusable video: {error}", video, video)
 
 
-def fingerprint(path: Path) -> str:
+def file_fingerprint(path: Path) -> str:
     """A hash of the content of a file or of a folder's frames, with its size: `<40 hexadecimal digits>-<bytes>`.
 
     Raises:
@@ -144,7 +144,7 @@ def fingerprint(path: Path) -> str:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "vault.mp4"
         >>> _ = path.write_bytes(b"...")
-        >>> fingerprint(path)[40:]
+        >>> file_fingerprint(path)[40:]
         '-3'
     """
     try:

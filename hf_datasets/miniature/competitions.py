@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, APPARATUS, Action
+from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, DRAWN_APPARATUS, Action
 from hf_datasets.miniature.captions import coarse_caption, fine_caption
 from hf_datasets.miniature.distractions import distracted
 from hf_datasets.miniature.motion import LONGEST_PAUSE, Style
@@ -58,7 +58,7 @@ class MiniatureConfig:
             raise ValueError(
                 f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ALL_ACTIONS"
             )
-        for name, highest in HIGHEST.items():
+        for name, highest in UPPER_BOUNDS.items():
             value = getattr(self, name)
             if not 0 <= value <= highest:
                 raise ValueError(f"{name} is {value}, allowed is 0 to {highest:g}")
@@ -72,8 +72,8 @@ class MiniatureConfig:
         return {name: value for name, value in asdict(self).items() if name not in HARDER or value != defaults[name]}
 
 
-HIGHEST: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
-HARDER = frozenset({"similar_athletes", *HIGHEST})
+UPPER_BOUNDS: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
+HARDER = frozenset({"similar_athletes", *UPPER_BOUNDS})
 """The options of `MiniatureConfig` that only make it harder."""
 HARD = MiniatureConfig(
     labels=tuple(ALL_ACTIONS),
@@ -226,7 +226,7 @@ def _competition(
     hall = str(generator.choice(list(HALLS)))
     wall_value, floor_hue = generator.uniform(0.1, 0.24), generator.uniform(0, 1)
     azimuth, elevation = generator.normal(0, 0.15), generator.uniform(0.08, 0.28)
-    order = sorted(generator.permutation(len(hand)), key=lambda index: APPARATUS.index(hand[index].apparatus))
+    order = sorted(generator.permutation(len(hand)), key=lambda index: DRAWN_APPARATUS.index(hand[index].apparatus))
     shots = []
     for index in order:
         action = hand[index]

@@ -57,7 +57,7 @@ class EncodedSplit:
     queries: Tensor
 
 
-def rank(
+def rank_moments(
     model: MomentRetrievalModel,
     split: MomentSplit,
     *,
@@ -88,7 +88,7 @@ def rank(
 def encode_split(
     model: MomentRetrievalModel, split: MomentSplit, *, batch_size: int = 64, corpus_dir: Path | None = None
 ) -> EncodedSplit:
-    """Encode the videos and the queries of a split, for several searches; see `rank`."""
+    """Encode the videos and the queries of a split, for several searches; see `rank_moments`."""
     num_videos, max_tokens = len(split.video_ids), model.config.max_query_tokens
     corpus = encode_corpus(
         model,
@@ -119,11 +119,11 @@ def rank_encoded(
         model: that encoded it.
         split: what was encoded.
         encoded: from `encode_split`.
-        memory_megabytes: see `rank`.
+        memory_megabytes: see `rank_moments`.
         without: `(Q,)` bool, the queries whose own video is taken out of the corpus, so that their moment is nowhere.
 
     Returns:
-        See `rank`; moments in a query's own video, `svmr`, are found in any case.
+        See `rank_moments`; moments in a query's own video, `svmr`, are found in any case.
     """
     search = SpanSearch(
         model,

@@ -4,7 +4,7 @@ import numpy as np
 
 from .spans import MomentRanking
 
-QUERY_BLOCK = 256  # what fits into a processor's cache
+QUERIES_IN_CACHE = 256  # what fits into a processor's cache
 
 
 def temporal_nms(
@@ -39,8 +39,8 @@ def temporal_nms(
         seen = np.arange(min(max_spans, ranking.video_indices.shape[1]))
         ranking = ranking.select(np.broadcast_to(seen, (len(ranking), len(seen))))
     ranks = np.full((len(ranking), max_spans), -1)
-    for first in range(0, len(ranking), QUERY_BLOCK):
-        block = slice(first, first + QUERY_BLOCK)
+    for first in range(0, len(ranking), QUERIES_IN_CACHE):
+        block = slice(first, first + QUERIES_IN_CACHE)
         columns = (getattr(ranking, name)[block] for name in MomentRanking.__dataclass_fields__)
         queries, kept = _kept(*columns, threshold=threshold, max_rounds=max_spans)
         place = np.arange(len(queries)) - np.searchsorted(queries, queries)

@@ -25,7 +25,7 @@ def similarity_logits(query_embeds: Tensor, target_embeds: Tensor, temperature: 
         return query_embeds.to(dtype) @ target_embeds.to(dtype).T / temperature
 
 
-def _check_pairs(query_embeds: Tensor, target_embeds: Tensor) -> None:
+def _check_queries_and_targets(query_embeds: Tensor, target_embeds: Tensor) -> None:
     if query_embeds.ndim != 2 or query_embeds.shape != target_embeds.shape:
         shapes = f"{tuple(query_embeds.shape)} and {tuple(target_embeds.shape)}"
         raise ValueError(f"queries and targets must be two matrices of one shape (n, D), not {shapes}")
@@ -76,7 +76,7 @@ def hn_nce(
         >>> round(hn_nce(cosine, torch.eye(3), 0.07, beta=0.5).item(), 6)
         0.01164
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     if not 0 < alpha <= 1 or beta < 0:
         raise ValueError(f"alpha must lie in (0, 1] and beta be at least 0, not {alpha} and {beta}")
     if negative_logits is not None and row_normalization == "official":
@@ -150,7 +150,7 @@ def infonce(
     Raises:
         ValueError: the shapes differ or there are fewer than two pairs.
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     logits = similarity_logits(query_embeds, target_embeds, temperature)
     positive = logits.diagonal()
     rows = logits if negative_logits is None else torch.cat([logits, negative_logits], 1)
@@ -191,7 +191,7 @@ def multi_positive(
         >>> multi_positive(same, same, 0.07, torch.tensor([3, 3])).item()  # nothing here is a wrong answer
         0.0
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     if target_labels.shape != query_embeds.shape[:1]:
         raise ValueError(
             f"{len(query_embeds)} pairs need as many target labels, not shape {tuple(target_labels.shape)}"

@@ -36,7 +36,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.video import VideoError
 from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
@@ -281,7 +281,7 @@ class Service:
         clip = Footage(whole.video, start, end, whole.upload)
         encoder = self.index.loaded()
         frames = self.media.frames(clip, encoder.num_frames, encoder.frame_size)
-        return frames, fingerprint(self.media.path(clip)) if asked.exclude_same_video else None
+        return frames, file_fingerprint(self.media.path(clip)) if asked.exclude_same_video else None
 
     async def search(self, request: Request) -> Found:
         """The moments that fit best, best first."""

@@ -24,7 +24,7 @@ from hf_models.encoders import (
     TFCoVREncoder,
     XCLIPEncoder,
 )
-from hf_models.encoders.protocol import mean_of, unit
+from hf_models.encoders.protocol import mean_of, unit_rows
 from subtle.embedding.loop import Clip
 from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
 
@@ -108,7 +108,7 @@ def compose_queries(
         made = replace(made, vectors=vectors, num_encoded=made.num_encoded + described.num_encoded)
     known_ids = {row["query_id"] for row in known}
     failures = {row["query_id"]: NO_CAPTION for row in rows if row["query_id"] not in known_ids}
-    return replace(made, vectors=unit(made.vectors), failures=failures | made.failures)
+    return replace(made, vectors=unit_rows(made.vectors), failures=failures | made.failures)
 
 
 def check_way(way: str, encoder: Any) -> None:
@@ -168,4 +168,4 @@ def blend(modified: Tensor, described: Tensor, weight: float = DESCRIPTION_WEIGH
         >>> blend(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]), weight=0.5)
         tensor([[0.7071, 0.7071]])
     """
-    return unit((1 - weight) * modified + weight * described)
+    return unit_rows((1 - weight) * modified + weight * described)

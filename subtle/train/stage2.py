@@ -9,11 +9,11 @@ from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
 from transformers import AutoTokenizer
 
-from hf_datasets.tfcovr.labels import answers_of, labels_by_id, reading
+from hf_datasets.tfcovr.labels import answers_of, folded_text, labels_by_id
 from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, numbers_of, place_queries, place_triplets, position
-from hf_models.tfcovr.ranking import rank
+from hf_models.tfcovr.ranking import rank_clips
 from subtle.embedding import embed_clips
 from subtle.run.accelerator import processes
 from subtle.run.data import load_split
@@ -51,10 +51,10 @@ def label_numbers(label2id: dict[str, int]) -> dict[str, int]:
 
 def trained_labels(config: DataConfig) -> dict[str, str]:
     """The labels of training clips, each with what it says."""
-    known = {name: reading(label.description) for name, label in labels_by_id().items()}
+    known = {name: folded_text(label.description) for name, label in labels_by_id().items()}
     clips = load_split(config, "train", clips=True).select_columns(["label", "description"])
     said = {clip["label"]: clip["description"] for clip in clips if clip["label"]}
-    return {label: known.get(label) or reading(said[label] or label) for label in sorted(said)}
+    return {label: known.get(label) or folded_text(said[label] or label) for label in sorted(said)}
 
 
 class Stage2(TrainingRun):
@@ -184,7 +184,8 @@ class Stage2(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; processes share the encoding of its videos."""
         model = self.plain_model.eval()
-        ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
+        embeddings = self.source.embeddings(model, self.queries)
+        ranked, _ = rank_clips(model, self.queries, **embeddings, parts=self.config.query)
         metrics = self.measure(ranked, self.queries)
         return {name: value for name, value in metrics.items() if name.startswith("map@")}
 

@@ -24,7 +24,7 @@ from hf_models import (
     XMLForMomentRetrieval,
 )
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import rank
+from hf_models.moments.ranking import rank_moments
 from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
@@ -195,7 +195,7 @@ class VCMR(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""
         model = self.plain_model.eval()
-        rankings = rank(model, self.validation_split)
+        rankings = rank_moments(model, self.validation_split)
         return self.measure(rankings, self.validation_split)
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:

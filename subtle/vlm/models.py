@@ -25,7 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.drafts import replacing
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.encoders import ENCODERS, LanguageModelEncoder, load_encoder
-from hf_models.encoders.adapters import check_base, read_adapter, with_adapter
+from hf_models.encoders.adapters import check_base_name, read_adapter, with_adapter
 from hf_models.encoders.estimates import target_pattern
 from hf_models.encoders.loading import read_config
 from hf_models.encoders.modeling_layer_head import LayerHead, LayerHeadConfig
@@ -70,7 +70,7 @@ def add_lora(encoder: LanguageModelEncoder, config: Any) -> PeftModel:
         ValueError: The adapter was trained on another model, or its weights are not all there.
     """
     if config.adapter is not None:
-        check_base(read_adapter(config.adapter).base_model_name_or_path, config.adapter, config.model)
+        check_base_name(read_adapter(config.adapter).base_model_name_or_path, config.adapter, config.model)
         try:
             return with_adapter(encoder.model, config.adapter, is_trainable=True)
         except (RuntimeError, ValueError) as error:

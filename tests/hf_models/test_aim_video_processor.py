@@ -10,7 +10,7 @@ from PIL import Image
 from transformers import AutoVideoProcessor, CLIPImageProcessor, SiglipImageProcessor
 
 from hf_models import AIMVideoProcessor
-from hf_models.tfcovr.video_processing_aim import middle_frame_indices, read_frames
+from hf_models.tfcovr.video_processing_aim import decode_frames, middle_frame_indices
 
 # Frames of a video of so many, as the release of TF-CoVR chooses them.
 GOLDEN = {
@@ -75,13 +75,13 @@ def test_a_file_gives_the_requested_frames(video):
 
 
 def test_a_file_shorter_than_the_clip_repeats_from_its_start(video):
-    frames, metadata = read_frames(str(video), lambda metadata: [0, 1, 2, 0, 1])
+    frames, metadata = decode_frames(str(video), lambda metadata: [0, 1, 2, 0, 1])
     assert (frames[:, 0, 0, 0] // 4).tolist() == [0, 1, 2, 0, 1]
     assert (metadata.total_num_frames, metadata.fps, metadata.frames_indices) == (30, 25.0, [0, 1, 2, 0, 1])
 
 
 def test_all_frames_come_where_none_are_chosen(video):
-    frames, _ = read_frames(str(video))
+    frames, _ = decode_frames(str(video))
     assert (frames[:, 0, 0, 0] // 4).tolist() == list(range(30))
 
 

@@ -16,7 +16,7 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.comp.counterfactuals import counterfactual_of
 from hf_datasets.comp.miniature import read_clips
 from hf_datasets.comp.paragraphs import keeps_words, word_overlap
-from hf_datasets.comp.release import read_release
+from hf_datasets.comp.release import read_released_pairs
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 
 LABELS = ("119", "118", "117", "126", "45", "93", "241", "103b", "205c", "10", "15")
@@ -176,7 +176,7 @@ def test_the_release_is_read_in_all_its_spellings(published):
 
 
 def test_every_invalid_entry_of_the_release_is_rejected_with_its_reason(published):
-    found = list(read_release(published / "activitynet_comp_train.json"))
+    found = list(read_released_pairs(published / "activitynet_comp_train.json"))
     reasons = [(one.key, one.reason) for one in found if not isinstance(one, dict)]
     assert reasons == [
         ("k3", "unknown type: 'colour': activitynet_comp_train.json[3]"),
@@ -196,9 +196,9 @@ def test_seconds_are_taken_as_seconds(tmp_path):
     path = tmp_path / "x.json"
     seconds = {key: value / 1e6 for key, value in entry(0).items() if key.endswith("_time")}
     path.write_text(json.dumps([entry(0) | seconds]))
-    (row,) = read_release(path)
+    (row,) = read_released_pairs(path)
     assert row["original_end_seconds"] == 90.5
-    (row,) = read_release(path, time_unit="us")
+    (row,) = read_released_pairs(path, time_unit="us")
     assert row["original_end_seconds"] == pytest.approx(90.5e-6)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from hf_datasets.comp.annotations import offline_actions
-from hf_datasets.comp.construction import MULTIPLE, Construction
+from hf_datasets.comp.construction import MULTIPLE, PairConstruction
 from hf_datasets.comp.contrasts import level_of
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
 from hf_datasets.comp.pairs import make_pair
@@ -232,7 +232,7 @@ def test_training_pairs_have_every_combination_of_disruptions_with_its_level(sha
         return {one.key: one for one in outcomes if not isinstance(one, Rejection)}
 
     actions = offline_actions(videos)
-    rows = list(Construction(videos, ask, actions=actions, multiple=MULTIPLE).rows())
+    rows = list(PairConstruction(videos, ask, actions=actions, multiple=MULTIPLE).rows())
     refused += [row for row in rows if isinstance(row, Rejection)]
     rows = [row for row in rows if not isinstance(row, Rejection)]
     combined = [row for row in rows if row["disruption_type"] == "multi"]

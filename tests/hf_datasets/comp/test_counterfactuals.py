@@ -7,7 +7,7 @@ from comp_entries import entry
 
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
-from hf_datasets.comp.release import read_release
+from hf_datasets.comp.release import read_released_pairs
 
 ROW = {
     "key": "v/segment_mismatch",
@@ -44,7 +44,7 @@ def test_the_release_gives_the_times_of_a_mismatched_text(tmp_path):
     for times, decision in ((told, {"told_seconds": [4.0, 9.0]}), ({}, None), (backwards, None)):
         path = tmp_path / "youcook2_comp_val.json"
         path.write_text(json.dumps([entry(0, type="segment_mismatch", **times), entry(1, **times)]))
-        mismatch, reorder = read_release(path)
+        mismatch, reorder = read_released_pairs(path)
         assert (mismatch["decision"] and json.loads(mismatch["decision"])) == decision
         assert reorder["decision"] is None
 

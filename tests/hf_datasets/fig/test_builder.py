@@ -10,7 +10,7 @@ import pytest
 
 import hf_datasets  # noqa: F401 registers the names
 from hf_datasets.fig.builder import FIG
-from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate
+from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate_videos
 from hf_datasets.long_videos import with_paths
 from hf_datasets.publish import write_folder
 from hf_datasets.video import VideoError
@@ -134,11 +134,11 @@ def test_a_missing_video_is_null_an_ambiguous_one_an_error(didemo, tmp_path):
 def test_activitynet_videos_are_found_with_and_without_their_prefix(tmp_path):
     for name in ("v_--a_B.mp4", "-c_D.mkv"):
         (tmp_path / name).touch()
-    rows, coverage = locate(pl.DataFrame({"video_id": ["v_--a_B", "v_-c_D", "v_none"]}), tmp_path)
+    rows, coverage = locate_videos(pl.DataFrame({"video_id": ["v_--a_B", "v_-c_D", "v_none"]}), tmp_path)
     assert rows["video"].to_list() == [str(tmp_path / "v_--a_B.mp4"), str(tmp_path / "-c_D.mkv"), None]
     assert "2 of 3 videos" in coverage
     with pytest.raises(VideoError, match="refused"):
-        locate(pl.DataFrame({"video_id": ["../x"]}), tmp_path)
+        locate_videos(pl.DataFrame({"video_id": ["../x"]}), tmp_path)
 
 
 def test_a_built_folder_is_the_source_configuration(built):

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 import hf_datasets  # noqa: F401 registers the names
-from hf_datasets.fig.release import FILES, find_files, read_release
+from hf_datasets.fig.release import FILES, find_moment_files, read_released_moments
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import Moment, Rejection
@@ -176,16 +176,18 @@ def test_a_bad_row_is_refused_with_its_reason_and_the_others_stay(bad, reason, t
 def test_a_line_of_coarse_captions_alone_is_a_moment_for_the_pipeline(tmp_path):
     row = {"video": "a", "time": [0, 1], "desc_id": 1, "duration": 2.0, "cog_desc": "A person eats."}
     (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n\n")
-    assert list(read_release(tmp_path / "x.jsonl")) == [Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)]
+    assert list(read_released_moments(tmp_path / "x.jsonl")) == [
+        Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)
+    ]
     (tmp_path / "x.jsonl").write_text("\nno json\n")
-    (rejection,) = read_release(tmp_path / "x.jsonl")
+    (rejection,) = read_released_moments(tmp_path / "x.jsonl")
     assert isinstance(rejection, Rejection)
     assert (rejection.raw, rejection.key) == ("no json\n", "x.jsonl:2")
 
 
 def test_files_without_usable_rows_and_leaking_splits_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds none of charades_fig_train\.jsonl.*fetch .*VERIFIED"):
-        find_files(tmp_path, "charades_fig")
+        find_moment_files(tmp_path, "charades_fig")
     folder = write_lines(tmp_path / "data", [LONG])
     write_lines(folder, [LONG | {"desc_id": 2}], "charades_fig_train.jsonl")
     with pytest.raises(ValueError, match="1 videos in train and in another split, the first '5UNDJ'"):
@@ -198,7 +200,7 @@ def test_files_without_usable_rows_and_leaking_splits_are_errors(tmp_path):
         opened("charades_fig", folder)
     write_lines(folder / "again", [LONG])
     with pytest.raises(ValueError, match="several times"):
-        find_files(folder, "charades_fig")
+        find_moment_files(folder, "charades_fig")
 
 
 @pytest.mark.parametrize("name", FILES)

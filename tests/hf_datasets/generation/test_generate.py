@@ -19,7 +19,7 @@ from sentences import EXPECTED, ROWS, SentenceTask, answer, start_build
 from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import GenerationStoppedError, Request, request_key
-from hf_datasets.generation.generate import READERS, generate
+from hf_datasets.generation.generate import REQUEST_THREADS, generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.offline_chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
@@ -110,7 +110,7 @@ def test_rows_are_read_lazily():
     outcomes = generate(SentenceTask(), rows(), RuleBasedGenerator())
     for _ in range(5):
         next(outcomes)
-    assert len(read) <= 5 + RuleBasedGenerator.window + READERS + 1
+    assert len(read) <= 5 + RuleBasedGenerator.window + REQUEST_THREADS + 1
     outcomes.close()
 
 

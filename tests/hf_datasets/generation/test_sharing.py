@@ -113,7 +113,7 @@ def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_does_not_wait_for_a_server_that_hangs(cache, monkeypatch):
-    monkeypatch.setattr(engine, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(engine, "INTERRUPT_SECONDS", 0.3)
     with ChatServer(answer) as server:
         server.gate = threading.Event()
         interrupts_when(lambda: server.asked)

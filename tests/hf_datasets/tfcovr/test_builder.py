@@ -16,7 +16,7 @@ from hf_datasets.__main__ import main
 from hf_datasets.class_labels import with_names
 from hf_datasets.publish import write_folder
 from hf_datasets.tfcovr.annotations import SOURCE_HELP
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate_clips
 from hf_datasets.tfcovr.labels import answers_of, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 from hf_datasets.video import VideoError, read_frames
@@ -249,7 +249,7 @@ def test_an_id_that_leaves_the_video_folder_is_refused(tmp_path):
     (tmp_path / "videos").mkdir()
     (tmp_path / "b_1.mp4").touch()
     with pytest.raises(VideoError, match=r"'\.\./b_1' is refused"):
-        locate(clip_table(clip_id=["a", "b", "../b_1"]), tmp_path / "videos")
+        locate_clips(clip_table(clip_id=["a", "b", "../b_1"]), tmp_path / "videos")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hf_datasets.generation.task import Task
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr.labels import find_label, load_labels, parse_description
-from hf_datasets.tfcovr.modifications.checks import rejection_reason
+from hf_datasets.tfcovr.modifications.checks import modification_fault
 from hf_datasets.tfcovr.modifications.normalization import count_words, normalise_text
 from hf_datasets.tfcovr.modifications.task import (
     DIVING_PROMPT,
@@ -27,7 +27,7 @@ BACK, BACK_LESS = "Back, 1.5 Twists, 2.5 Soms.Pike, Entry", "Back, 2.5 Twists, 1
 
 
 def judge(source, target, text):
-    return rejection_reason(parse_description(source), parse_description(target), text)
+    return modification_fault(parse_description(source), parse_description(target), text)
 
 
 def comparable(text):
@@ -88,7 +88,7 @@ def test_labels_that_say_the_same_have_no_modification(labels):
     source, target = (find_label(label_id).attributes for label_id in labels)
     with pytest.raises(ValueError, match="say the same"):
         write_modification(source, target)
-    assert "nothing to modify" in rejection_reason(source, target, "show with 1 turn")
+    assert "nothing to modify" in modification_fault(source, target, "show with 1 turn")
 
 
 @pytest.mark.parametrize(

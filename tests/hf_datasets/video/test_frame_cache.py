@@ -45,8 +45,8 @@ def test_clips_are_decoded_once_for_two_caches_and_failures_are_named(clips, tmp
 def test_finding_a_complete_cache_reads_the_status_of_each_file_once(clips, tmp_path, monkeypatch):
     made = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
     looks = []
-    fingerprint = frame_cache.fingerprint
-    monkeypatch.setattr(frame_cache, "fingerprint", lambda clip: looks.append(clip) or fingerprint(clip))
+    fingerprint = frame_cache.clip_fingerprint
+    monkeypatch.setattr(frame_cache, "clip_fingerprint", lambda clip: looks.append(clip) or fingerprint(clip))
     found = FrameCache.find(tmp_path / "cache", clips, 2, SIZE)
     assert (found.folder, found.places) == (made.folder, made.places)
     assert looks == clips

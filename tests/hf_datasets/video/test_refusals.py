@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 20
 READERS = {
     "frames": lambda path: read_frames(path, 2),
     "length": lambda path: clips.read_header(str(path))[0],
-    "processor": lambda path: processor.read_frames(str(path)),
+    "processor": lambda path: processor.decode_frames(str(path)),
 }
 
 
@@ -106,7 +106,7 @@ def test_the_processor_and_the_reader_have_the_same_limits(tmp_path, monkeypatch
     path = str(write_video(tmp_path / "video.mp4", 50))
     monkeypatch.setattr(processor, "MAX_DURATION_SECONDS", 1)
     with pytest.raises(ValueError, match=r"video\.mp4': 128 x 96 pixels and 2 s exceed"):
-        processor.read_frames(path)
+        processor.decode_frames(path)
     monkeypatch.setattr(processor, "MAX_PIXELS", 128 * 96 - 1)
     with pytest.raises(ValueError, match="exceed 12287 pixels"):
-        processor.read_frames(path)
+        processor.decode_frames(path)
