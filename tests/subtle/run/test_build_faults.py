@@ -59,7 +59,9 @@ def test_rows_that_found_no_answer_mark_the_build_until_a_run_completes_it(tmp_p
         assert tfcovr(tmp_path, server, limit=10) == 1
     results = json.loads((tmp_path / "built" / "results.json").read_text())
     assert not results["complete"]
-    assert "1 rows found no answer" in (tmp_path / "built" / "README.md").read_text()
+    card = (tmp_path / "built" / "README.md").read_text()
+    assert "1 rows found no answer" in card
+    assert "* rejected (modifications, no answer after 2 tries): 1\n" in card
     assert "run the command again" in capsys.readouterr().err.lower()
     with ChatServer(writes) as server:
         assert tfcovr(tmp_path, server, limit=10) == 0
