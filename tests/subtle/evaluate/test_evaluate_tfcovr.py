@@ -148,10 +148,17 @@ def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(
         assert row["ranked_clip_ids"][36 - own :] == [row["query_clip_id"]] * own
 
 
-def test_the_gallery_may_be_the_targets_alone(config):
-    config.gallery = "targets"
+@pytest.mark.parametrize(("gallery", "size"), [("clips", 12), ("targets", 9)])
+def test_the_gallery_may_be_the_targets_alone(config, monkeypatch, gallery, size):
+    def without_grey_targets(config, split, *, clips=False):
+        rows = load(config, split, clips=clips)
+        return rows if clips else rows.filter(lambda query: query["target_label"] != "grey")
+
+    load = measure.load_split
+    monkeypatch.setattr(measure, "load_split", without_grey_targets)
+    config.gallery = gallery
     evaluate_tfcovr.run(config)
-    assert results_of(config)["gallery_size"] == 12
+    assert results_of(config)["gallery_size"] == size
 
 
 def test_several_models_give_mean_and_standard_deviation(config, trained):
