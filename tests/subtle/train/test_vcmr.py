@@ -224,12 +224,6 @@ def test_a_corpus_of_one_video_can_be_measured(measuring, tmp_path, data):
     assert measured["vr_recall@1"] == 1.0
 
 
-def test_an_encoded_corpus_on_disk_gives_the_same_metrics(measuring, tmp_path):
-    on_disk = replace(measuring, output_dir=str(tmp_path / "disk"), corpus_dir=str(tmp_path / "corpus"))
-    assert evaluate_vcmr.run(measuring) == evaluate_vcmr.run(on_disk)
-    assert (tmp_path / "corpus" / "retrieval.npy").is_file()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
