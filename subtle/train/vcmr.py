@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,7 @@ class VCMR(TrainingRun):
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
             load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
-            for split in (config.train_split, config.validation_split)
+            for split in ("train", config.validation_split)
         )
         for split in (self.train_split, self.validation_split):
             split.count_long_queries(config.max_query_tokens)
@@ -171,12 +170,9 @@ class VCMR(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         parts = self.batches(progress.epoch)[progress.step :]
-        make = partial(
-            self.train_split.training_batch,
-            config=self.plain_model.config,
-            same_video_negatives=config.same_video_negatives,
-        )
-        for rows, batch in self.fetched((rows, make(rows)) for rows in parts):
+        model_config = self.plain_model.config
+        read = ((rows, self.train_split.training_batch(rows, model_config)) for rows in parts)
+        for rows, batch in self.fetched(read):
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             done, first = progress.epoch, config.hard_negative_epoch
             if config.hard_negative_step is not None:

@@ -229,7 +229,7 @@ def test_a_corpus_of_one_video_can_be_measured(measuring, tmp_path, data):
     [
         ({"features": "nowhere"}, "there are no features nowhere/video.*embed.py moments.*--features names"),
         ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
-        ({"train_split": "training"}, "the split 'training' .*cannot be read"),
+        ({"validation_split": "held-out"}, "the split 'held-out' .*cannot be read"),
         ({"init_from": "roberta-base"}, "--model hero --size paper"),
         ({"model_fields": {"hard_pol_size": 80}}, "XMLConfig has no 'hard_pol_size'; did you mean hard_pool_size"),
         (
