@@ -256,7 +256,6 @@ class FinetuneVLMConfig(TrainingRunConfig, ActivationConfig, ContrastiveConfig, 
     layers: list[int] | None = option(
         None, "Layers that the head reads, 0 the token embeddings, -1 the last; none: all but the embeddings."
     )
-    head_dim: int = option(256, "Width of the head's blocks, a multiple of 4.")
     temperature: float = 0.05
     beta: float = 0.5
     negatives: list[str] = option(
