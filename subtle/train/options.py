@@ -128,7 +128,6 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRun
         names=COMP_DATASETS,
     )
     clips_config: str = option("mini-clips", "Its configuration.")
-    clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
     num_frames: int = 16
     frame_side: int | None = option(
         None, "Side of the square frames in pixels, to which positions of patches are stretched; none: as the model's."

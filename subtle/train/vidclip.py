@@ -152,9 +152,7 @@ class Training(TrainingRun):
             self.reader.kept = FROZEN_TOKENS.setdefault((weights_fingerprint(model.vision_model), frames), {})
         with self.accelerator.main_process_first():
             if config.stack:
-                self.clips, self.coverage = load_clips(
-                    config.clips_dataset, config.clips_config, config.clips_data_dir, size=config.stack
-                )
+                self.clips, self.coverage = load_clips(config.clips_dataset, config.clips_config, size=config.stack)
                 self.draws = {}
             else:
                 rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
