@@ -15,7 +15,7 @@ from hf_models.frame_reading import frames_read
 from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
-from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
+from hf_models.tfcovr.losses import configured_loss, negatives_of
 from subtle.run.accelerator import processes
 from subtle.run.architectures import read_sizes
 from subtle.run.training import TrainingRun, epoch_batches
@@ -160,11 +160,7 @@ class FinetuneVLM(TrainingRun):
         if len(negatives):
             answers = {"labels": labels, "negative_labels": negative_labels}
             further = negatives_of(queries, negatives, temperature, **answers)
-        if config.loss == "multi_positive":
-            return multi_positive(queries, targets, temperature, labels, negative_logits=further)
-        if config.loss == "infonce":
-            return infonce(queries, targets, temperature, negative_logits=further)
-        return hn_nce(queries, targets, temperature, config.alpha, config.beta, negative_logits=further)
+        return configured_loss(config, queries, targets, temperature, labels, negative_logits=further)
 
     def average_gradients(self) -> None:
         """The mean over processes, as DDP takes it."""
