@@ -1,6 +1,7 @@
 """Encoders from a folder or the Hub: the family is recognized by the configuration, and nothing loads by halves."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -419,3 +420,15 @@ def short_name(name_or_path: str) -> str:
     """What a model is called in tables: the folder above `model`, or the name on the Hub."""
     path = Path(name_or_path)
     return path.parent.name if path.name == "model" else path.name
+
+
+def short_names(models: Iterable[str]) -> dict[str, str]:
+    """Models by what they are called in tables: a short name, or all of it where two would be called the same.
+
+    Example:
+        >>> short_names(["outputs/stage2/model", "a/clip", "b/clip"])
+        {'stage2': 'outputs/stage2/model', 'a/clip': 'a/clip', 'b/clip': 'b/clip'}
+    """
+    short = {model: short_name(model) for model in models}
+    several = Counter(short.values())
+    return {model if several[name] > 1 else name: model for model, name in short.items()}

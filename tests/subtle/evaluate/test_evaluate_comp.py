@@ -8,7 +8,7 @@ import pytest
 
 from hf_datasets.comp.contrasts import SpanReader, span_of
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
-from subtle.evaluate.evaluate_comp import names, run
+from subtle.evaluate.evaluate_comp import run
 from subtle.evaluate.options import EvaluateCompConfig
 from subtle.options import parse_config
 
@@ -166,14 +166,6 @@ def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_pat
     spoilt = sum(row["video_id"] == first for row in data)
     assert coverage["does not decode"] == spoilt > 0
     assert coverage["used"] == len(rows) == len(data) - spoilt
-
-
-def test_models_of_one_name_keep_their_paths():
-    assert list(names(["runs/a/model", "runs/b/model", "other/b/model"])) == [
-        "a",
-        "runs/b/model",
-        "other/b/model",
-    ]
 
 
 def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
