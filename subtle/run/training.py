@@ -269,6 +269,13 @@ class TrainingRun(ABC):
         if hasattr(self.gradient_norm, "full_tensor"):  # in shards
             self.gradient_norm = self.gradient_norm.full_tensor()
 
+    def take_step(self, loss: Tensor) -> None:
+        """Move the weights against the gradients of a loss; then comes `finish_step`."""
+        self.accelerator.backward(loss)
+        self.clip_gradients()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
     def row_name(self, row: Any) -> str:
         """What a row that `finish_step` was given is called, for a message."""
         return str(row)

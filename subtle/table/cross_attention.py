@@ -215,10 +215,7 @@ class CrossAttentionTraining(TrainingRun):
         batches = epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]
         for rows in self.fetched(batches):
             loss = self.loss_of(rows)
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, rows.tolist())
 
     def row_name(self, row: int) -> str:

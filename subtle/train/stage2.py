@@ -164,16 +164,13 @@ class Stage2(TrainingRun):
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
-        config, accelerator, progress = self.config, self.accelerator, self.progress
+        config, progress = self.config, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         batches = self.source.batches(self.triplets, rows, config.query)
         for batch, part in self.fetched(zip(batches, rows, strict=True)):
             loss = self.model(**batch, return_loss=True).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, part.tolist())
 
     def row_name(self, row: int) -> str:

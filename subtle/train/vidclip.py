@@ -240,11 +240,8 @@ class Training(TrainingRun):
             if self.visual == "pixel_values":
                 inputs["pixel_values"] = pixels(self.processor, inputs["pixel_values"])
             loss = self.model(**inputs, return_loss=True).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
+            self.take_step(loss)
             self.plain_model.limit_logit_scale_()
-            self.optimizer.zero_grad()
             self.finish_step(loss, part)
 
     def row_name(self, row: int) -> str:
