@@ -154,8 +154,12 @@ class TrainingRun(ABC):
         return cast("dict[str, Tensor]", self.accelerator.get_state_dict(self.plain_model))
 
     def rate_factor(self, step: int) -> float:
-        """The learning rate of a step, as a share of the highest of each group of weights."""
-        return rate_factor(step, self.total_steps, self.warmup)
+        """The learning rate of a step, as a share of the highest of each group of weights.
+
+        Where the configuration says so, its cosine stays where it is for an epoch.
+        """
+        at_once = self.steps_per_epoch if getattr(self.config, "cosine_per", "step") == "epoch" else 1
+        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     @property
     def warmup(self) -> float:

@@ -33,7 +33,6 @@ from subtle.embedding.loop import Work
 from subtle.options import option
 from subtle.run.batches import batched
 from subtle.run.data import load_split
-from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import (
     DataConfig,
     EmbeddingsConfig,
@@ -202,11 +201,6 @@ class CrossAttentionTraining(TrainingRun):
         if not steps:
             raise SystemExit(f"{len(self.triplets)} triplets are fewer than two for each process")
         return steps
-
-    def rate_factor(self, step: int) -> float:
-        """The cosine may stay where it is for an epoch."""
-        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
