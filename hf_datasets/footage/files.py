@@ -65,7 +65,12 @@ def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
     root = folder.resolve()
     files: list[VideoFile] = []
     rejections: list[Rejection] = []
-    for place, _, names in os.walk(root, onerror=lambda error: rejections.append(_unreadable(error))):
+
+    def reject(error: OSError) -> None:
+        reason = f"unreadable folder: {error.filename} ({error.strerror})"
+        rejections.append(Rejection(reason, str(error.filename)))
+
+    for place, _, names in os.walk(root, onerror=reject):
         videos = [Path(place, name) for name in names if name.lower().endswith(VIDEO_EXTENSIONS)]
         if Path(place) != root and any(map(is_frame, names)):
             videos.append(Path(place))
@@ -108,10 +113,6 @@ def path_of_video(root: Path, video: str) -> Path:
     if not is_inside or not (real.is_file() or is_folder):
         raise VideoError(f"{video!r} is refused: it is outside the folder of videos, or no ordinary file")
     return path
-
-
-def _unreadable(error: OSError) -> Rejection:
-    return Rejection(f"unreadable folder: {error.filename} ({error.strerror})", str(error.filename))
 
 
 def _described(path: Path, root: Path) -> VideoFile | Rejection:

@@ -1,7 +1,7 @@
 """The plan of the miniature: which clip is performed in which long video, by whom and how it is filmed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ SPLITS = ("train", "validation", "test")
 class MiniatureConfig:
     """How large a miniature is and how hard; the defaults are the dataset of the recipes and the cards.
 
-    The options after the seed make it harder, see `HARD`; with their defaults nothing is drawn for them.
+    The options after the seed make it harder, see `HARD`; with their defaults they change nothing.
 
     Attributes:
         labels: The label ids to render, a subset of `ALL_ACTIONS`.
@@ -63,18 +63,8 @@ class MiniatureConfig:
             if not 0 <= value <= highest:
                 raise ValueError(f"{name} is {value}, allowed is 0 to {highest:g}")
 
-    def values(self) -> dict[str, Any]:
-        """The options by name, as JSON holds them; without those of `HARDER` that have their defaults.
-
-        A configuration that release 0.1 could describe is so described as there, and its folder is found again.
-        """
-        defaults = {option.name: option.default for option in fields(self) if option.name in HARDER}
-        return {name: value for name, value in asdict(self).items() if name not in HARDER or value != defaults[name]}
-
 
 UPPER_BOUNDS: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
-HARDER = frozenset({"similar_athletes", *UPPER_BOUNDS})
-"""The options of `MiniatureConfig` that only make it harder."""
 HARD = MiniatureConfig(
     labels=tuple(ALL_ACTIONS),
     clips_per_label={"train": 12, "validation": 3, "test": 5},
@@ -179,10 +169,9 @@ def plan_competitions(config: MiniatureConfig) -> list[Competition]:
                 if hand:
                     video_id = f"{sport}_{len(competitions):03d}"
                     plan = _competition(video_id, split, sport, hand, config, generator)
-                    if any(name in HARDER for name in config.values()):
-                        # Of its own stream, so that the rest of the plan is as without it.
-                        extra = np.random.default_rng((config.seed, 1 + len(competitions)))
-                        plan = replace(plan, shots=tuple(_harder(plan.shots, config, extra)))
+                    # Of its own stream, so that the rest of the plan is as without it.
+                    extra = np.random.default_rng((config.seed, 1 + len(competitions)))
+                    plan = replace(plan, shots=tuple(_harder(plan.shots, config, extra)))
                     competitions.append(plan)
     return competitions
 

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def prepare_miniature(
     with FileLock(folder / ".lock"):
         for unfinished in folder.rglob("*.tmp"):  # of a killed run: the lock is ours
             remove(unfinished)
-        write_json(folder / PLAN_FILE, config.values())
+        write_json(folder / PLAN_FILE, asdict(config))
         competitions = plan_competitions(config)
         missing = [plan for plan in competitions if not _is_whole(_video_path(folder, plan))]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
@@ -95,7 +95,7 @@ def prepare_miniature(
 
 def tier_name(config: MiniatureConfig) -> str:
     """A name for what a configuration renders to; another version of the renderer gives another name."""
-    parameters = json.dumps([RENDERER_VERSION, config.values()], sort_keys=True)
+    parameters = json.dumps([RENDERER_VERSION, asdict(config)], sort_keys=True)
     return f"miniature-{hashlib.sha256(parameters.encode()).hexdigest()[:12]}"
 
 

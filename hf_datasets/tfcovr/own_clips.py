@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -173,13 +174,7 @@ def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
     if _knows_labels(rows):
         known = descriptions()
         texts = {label: known[label] for label in rows["label"].unique().sort()}
-        label, text = next(iter(texts.items()))
-        logger.warning(
-            "All labels are ids of TF-CoVR, so its texts are taken (%r is %r); if they are labels of your own, add a "
-            "description column",
-            label,
-            text,
-        )
+        _warn_of_known_labels(*next(iter(texts.items())))
         return texts, []
     first = rows.drop_nulls("description").unique("label", keep="first", maintain_order=True)
     given_texts = dict(first.select("label", "description").iter_rows())
@@ -196,6 +191,17 @@ def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
         if folded_text(text) != folded_text(texts[label])
     ]
     return texts, conflicts
+
+
+@cache
+def _warn_of_known_labels(label: str, text: str) -> None:
+    """Once in a process, which may read a table several times."""
+    logger.warning(
+        "All labels are ids of TF-CoVR, so its texts are taken (%r is %r); if they are labels of your own, add a "
+        "description column",
+        label,
+        text,
+    )
 
 
 def split_clips(

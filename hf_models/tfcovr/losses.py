@@ -6,7 +6,7 @@ temperature of 0.07 reach 14 and the sums of their exponentials overflow or canc
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -209,3 +209,36 @@ def multi_positive(
         return ((torch.logaddexp(positive, sums) - positive) * weight).sum() / len(logits)
 
     return one_way(of_rows.logsumexp(1)[rows]) + one_way(negatives.logsumexp(0)[columns])
+
+
+def configured_loss(
+    config: Any,
+    query_embeds: Tensor,
+    target_embeds: Tensor,
+    temperature: float | Tensor,
+    target_labels: Tensor | None,
+    *,
+    negative_logits: Tensor | None = None,
+) -> Tensor:
+    """The loss that a configuration names.
+
+    Args:
+        config: with `loss`, `alpha`, `beta` and, unless the paper's is meant, `row_normalization`.
+        query_embeds: `(n, D)`, n at least 2.
+        target_embeds: `(n, D)`.
+        temperature: positive.
+        target_labels: `(n,)` integers, the label that answers each query; only the loss "multi_positive" reads them.
+        negative_logits: see `negatives_of`.
+
+    Raises:
+        ValueError: "multi_positive" gets no labels, or the loss refuses what it is given.
+    """
+    pairs = query_embeds, target_embeds, temperature
+    if config.loss == "multi_positive":
+        if target_labels is None:
+            raise ValueError("the loss 'multi_positive' needs target_labels, the label that answers each query")
+        return multi_positive(*pairs, target_labels, negative_logits=negative_logits)
+    if config.loss == "infonce":
+        return infonce(*pairs, negative_logits=negative_logits)
+    normalization: Any = getattr(config, "row_normalization", "row")
+    return hn_nce(*pairs, config.alpha, config.beta, row_normalization=normalization, negative_logits=negative_logits)

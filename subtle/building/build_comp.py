@@ -54,7 +54,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
         raise ValueError("name the folder of the annotations with --source")
     build = build or Build(config)
     source = source_of(config)
-    max_iou = MAX_IOU[source] if config.max_iou is None else config.max_iou
+    max_iou = MAX_IOU[source]
     tables, counts = {}, {}
     for split, path in caption_files(Path(config.source)).items():
         annotated = read_captioned_videos(path, source, split)

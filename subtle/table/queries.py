@@ -29,6 +29,8 @@ from subtle.embedding.loop import Clip
 from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
+COMPOSING = (TFCoVREncoder, XCLIPEncoder, SentenceTransformerEncoder)
+"""Encoders for which the mean of two stored halves is not what they call the mean."""
 DESCRIPTION_WEIGHT = 0.2
 """Of the query that a description makes, beside that of the modification, in ECDE."""
 
@@ -98,7 +100,7 @@ def compose_queries(
     if way in {"text", "captions"}:
         said = {row["query_id"]: row["modification_text"] for row in known}
         made = from_texts(embedder, said if way == "text" else {one: extra_texts[one] for one in said})
-    elif way in {"average", "video"} and not composes_itself(way, embedder.encoder):
+    elif way == "video" or (way == "average" and not isinstance(embedder.encoder, COMPOSING)):
         made = from_halves(way, embedder, known, clips, num_frames)
     else:
         made = embedder.queries(known, clips, num_frames)
@@ -128,11 +130,6 @@ def check_way(way: str, encoder: Any) -> None:
         raise ValueError(f"{family} is no multimodal language model, which 'prompt' needs; take 'average'")
     if way in {"text", "captions"} and isinstance(encoder, XCLIPEncoder):
         raise ValueError("X-CLIP's texts depend on the video that they are compared with; its queries are 'average'")
-
-
-def composes_itself(way: str, encoder: Any) -> bool:
-    """Whether the mean of two stored halves is not what this encoder calls the mean."""
-    return way == "average" and isinstance(encoder, TFCoVREncoder | XCLIPEncoder | SentenceTransformerEncoder)
 
 
 def from_texts(embedder: Embedder, texts: Mapping[str, str]) -> Embedded:

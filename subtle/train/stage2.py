@@ -18,7 +18,6 @@ from subtle.embedding import embed_clips
 from subtle.run.accelerator import processes
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
-from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import DataConfig
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
@@ -157,23 +156,15 @@ class Stage2(TrainingRun):
         """The rows of each batch."""
         return epoch_batches(len(self.triplets), epoch, self.config, self.accelerator)
 
-    def rate_factor(self, step: int) -> float:
-        """The cosine may stay where it is for an epoch."""
-        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
-
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
-        config, accelerator, progress = self.config, self.accelerator, self.progress
+        config, progress = self.config, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         batches = self.source.batches(self.triplets, rows, config.query)
         for batch, part in self.fetched(zip(batches, rows, strict=True)):
             loss = self.model(**batch, return_loss=True).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, part.tolist())
 
     def row_name(self, row: int) -> str:

@@ -32,7 +32,7 @@ from hf_models.encoders.modeling_layer_head import LayerHead, LayerHeadConfig
 
 LORA_ALPHA = 16
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
-HEAD_LAYERS = 2
+HEAD_LAYERS, HEAD_SIZE = 2, 256
 QWEN_MARKS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 END = "<|endoftext|>"
 WIDTH = 64
@@ -96,7 +96,7 @@ def new_head(model_config: Any, config: Any) -> LayerHead:
             base_model_name_or_path=config.model,
             layers=layers,
             input_size=text.hidden_size,
-            hidden_size=config.head_dim,
+            hidden_size=HEAD_SIZE,
             num_hidden_layers=HEAD_LAYERS,
             dropout=config.lora_dropout,
         )

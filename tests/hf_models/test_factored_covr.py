@@ -29,6 +29,7 @@ from hf_models import (
     TFCoVRForComposedRetrieval,
     TFCoVRProcessor,
 )
+from hf_models.checkpoints import open_whole
 
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 IMAGE = {"image_size": 8, "patch_size": 4}
@@ -394,6 +395,21 @@ def test_a_video_model_without_a_classifier_is_refused_with_the_cure(folders, so
     with pytest.raises(ValueError, match=r"without a classifier of labels; give the model that stage1\.py wrote"):
         make(folders / source, folders / "text")
     make(folders / "stage1", folders / "text")
+
+
+def test_a_folder_of_an_earlier_version_is_refused_in_one_line_with_the_cure(tmp_path, capfd):
+    make_model().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights = {name: weight for name, weight in weights.items() if not name.startswith("word_edit")}
+    weights["text_projection.weight"] = weights["text_projection.weight"][:, :16].clone()  # without words
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    says = (
+        "4 weights of .* do not fit, such as text_projection.weight, word_edit.*an earlier version .*: train it again"
+    )
+    with pytest.raises(ValueError, match=says) as refusal:
+        open_whole(AutoModel, tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert "REPORT" not in capfd.readouterr().err
 
 
 def test_a_classifier_whose_weights_are_missing_is_refused(folders, tmp_path):

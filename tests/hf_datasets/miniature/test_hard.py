@@ -72,7 +72,7 @@ def test_the_miniature_keeps_its_plan_its_pictures_and_its_folder():
     plan_sum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     assert plan_sum == "d24fc1538728bb1f8e7476fa8c94df5b6d7d12aa5e26c1b8e0e26a7b1878bbf5"
     assert pictures.hexdigest() == "2372434d35fba7aaa2b3e8d873cb8977fbe8ffaaa3a6e6d43bdb12cb96784912"
-    assert (RENDERER_VERSION, tier_name(MiniatureConfig())) == (1, "miniature-834e86a10b59")
+    assert (RENDERER_VERSION, tier_name(MiniatureConfig())) == (1, "miniature-b8e8efff5dac")
 
 
 def test_the_harder_tier_has_the_size_that_the_benchmark_needs():

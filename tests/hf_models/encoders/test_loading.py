@@ -68,7 +68,7 @@ def test_a_processor_of_another_family_is_refused(copy_of, folder_of):
         ("vision_config", {"hidden_size": "16"}, r"cannot be opened as a model \(StrictDataclass"),
         ("vision_config", {"num_attention_heads": 0}, r"cannot be opened as a model \(ZeroDivisionError"),
         ("text_config", {"hidden_act": "none"}, r"cannot be opened as a model \(KeyError"),
-        ("vision_config", {"patch_size": 4}, "cannot be opened as a model|do not fit its configuration"),
+        ("vision_config", {"patch_size": 4}, "cannot be opened as a model|do not fit, such as"),
     ],
 )
 def test_a_configuration_that_asks_for_another_model_than_its_weights_is_refused(copy_of, part, fields, message):
@@ -121,7 +121,7 @@ def test_weights_that_are_not_all_there_are_refused(copy_of, folder_of, capfd):
 def test_weights_of_other_shapes_are_refused(copy_of):
     folder = copy_of(blip)
     change(folder, "config.json", image_text_hidden_size=20)
-    with pytest.raises(ValueError, match="do not fit its configuration"):
+    with pytest.raises(ValueError, match=r"\d weights of .* are missing or do not fit, such as"):
         load_encoder(str(folder))
 
 

@@ -49,7 +49,7 @@ def one_config(tiny, models, tmp_path):
 
 def make_config(tiny, model, output_dir):
     chosen = {"num_frames": 2, "epochs": 2, "batch_size": 8, "chunk_size": 16, "rank": 4, "device": "cpu"}
-    chosen |= {"learning_rate": 1e-2, "head_dim": 32, "num_workers": 0, "activation_checkpointing": False}
+    chosen |= {"learning_rate": 1e-2, "num_workers": 0, "activation_checkpointing": False}
     return FinetuneVLMConfig(dataset=tiny["dataset"], model=model, output_dir=str(output_dir), **chosen)
 
 

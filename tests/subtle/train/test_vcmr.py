@@ -207,18 +207,12 @@ def test_a_corpus_of_one_video_can_be_measured(measuring, tmp_path, data):
     assert measured["vr_recall@1"] == 1.0
 
 
-def test_an_encoded_corpus_on_disk_gives_the_same_metrics(measuring, tmp_path):
-    on_disk = replace(measuring, output_dir=str(tmp_path / "disk"), corpus_dir=str(tmp_path / "corpus"))
-    assert evaluate_vcmr.run(measuring) == evaluate_vcmr.run(on_disk)
-    assert (tmp_path / "corpus" / "retrieval.npy").is_file()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"features": "nowhere"}, "there are no features nowhere/video.*embed.py moments.*--features names"),
         ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
-        ({"train_split": "training"}, "the split 'training' .*cannot be read"),
+        ({"validation_split": "held-out"}, "the split 'held-out' .*cannot be read"),
         ({"init_from": "roberta-base"}, "--model hero --size paper"),
         ({"model_fields": {"hard_pol_size": 80}}, "XMLConfig has no 'hard_pol_size'; did you mean hard_pool_size"),
         (

@@ -22,11 +22,16 @@ from subtle.train.vidclip import Training, collate, run
 
 
 @pytest.fixture
-def config(tiny_comp, tmp_path):
+def config(tiny_comp, short_clips, tmp_path):
     def make(name="run", **changes):
-        places = {**tiny_comp, "clips_data_dir": tiny_comp["data_dir"], "output_dir": str(tmp_path / name)}
-        short = {"num_frames": 4, "epochs": 2, "batch_size": 8, "warmup_steps": 2, "device": "cpu"}
-        return VidCLIPRunConfig(**places | short | changes)
+        places = {
+            **tiny_comp,
+            "clips_dataset": short_clips,
+            "clips_config": "default",
+            "output_dir": str(tmp_path / name),
+        }
+        short = {"clips_config": "default", "num_frames": 4, "epochs": 2, "batch_size": 8, "warmup_steps": 2}
+        return VidCLIPRunConfig(**places | short | {"device": "cpu"} | changes)
 
     return make
 
@@ -184,12 +189,12 @@ def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
     assert_same_weights(kept.output_dir, anew.output_dir)
 
 
-def test_stacks_leave_nothing_on_the_disk(config):
+def test_stacks_leave_nothing_on_the_disk(short_clips):
     def cached():
         return set(Path(datasets.config.HF_DATASETS_CACHE).rglob("cache-*"))
 
     before = cached()
-    clips, _ = load_clips("activitynet_comp", "mini-clips", config().data_dir, size=2)
+    clips, _ = load_clips(short_clips, "default", size=2)
     assert len(list(Stacks(clips, size=2, seed=123_456))) == len(clips) // 2
     assert cached() == before
 
