@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +25,11 @@ from transformers import (
     MistralModel,
 )
 
-from hf_models import AIMConfig, AIMModel, TFCoVRConfig, TFCoVRForComposedRetrieval
+from hf_models import AIMConfig, AIMModel, TFCoVRForComposedRetrieval
 from hf_models.checkpoints import read_checkpoint, renamed
 from hf_models.encoders import convert_clip_resnet, convert_covr, convert_languagebind, convert_mmembed, load_encoder
 from hf_models.feature_store import FeatureStore
 from hf_models.tfcovr import convert_stage2
-from hf_models.tfcovr.fusion import GatedFusion
 
 WIDTH, HIDDEN, INNER, SIZE, PATCHES = 64, 64, 96, 12, 4
 
@@ -267,12 +265,6 @@ def test_a_converted_stage_2_composes_what_the_release_does(stage2, capsys):
     assert model.config.imported_video == {"imported_from": "aim.pkl", "sha256": "8c1f", "size": SIZE}
 
 
-def test_the_released_combiner_has_the_released_number_of_weights():
-    with torch.device("meta"):
-        fusion = GatedFusion(TFCoVRConfig(fusion="gated"))
-    assert sum(weight.numel() for weight in fusion.parameters()) == 84_960_001
-
-
 def test_a_converted_stage_2_takes_an_aim_of_the_same_size(stage2):
     small = {"hidden_size": SIZE, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     aim = AIMModel(AIMConfig(num_frames=2, image_size=8, patch_size=4, **small)).eval()
@@ -394,14 +386,6 @@ def test_a_converted_languagebind_computes_what_the_original_does(languagebind):
     assert encoder.num_frames == 3
     assert_close(encoder.encode_video(videos), frames_as_released(languagebind_weights(), pixels))
     assert encoder.encode_query(videos, ["dog", "a dog"]).shape == (2, SIZE)
-
-
-@pytest.mark.slow
-def test_a_converted_languagebind_loads_without_this_package(languagebind):
-    code = "import sys; sys.modules['hf_models'] = None\nfrom transformers import AutoModel\n"
-    code += f"print(type(AutoModel.from_pretrained({str(languagebind / 'model')!r}, trust_remote_code=True)).__name__)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.stdout.strip() == "LanguageBindModel", run.stderr
 
 
 def test_each_weight_of_languagebind_stands_in_the_model_unchanged(languagebind):
