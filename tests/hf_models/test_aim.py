@@ -5,9 +5,11 @@ import shutil
 import pytest
 import torch
 from loads_equal import assert_loads_equal
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from small_aim import FRAMES, ORDER_AND_FACTORS, TOWER, randomize, small_aim
 from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
 from transformers import (
     AutoModel,
     AutoModelForVideoClassification,
@@ -17,21 +19,13 @@ from transformers import (
     CLIPTextModel,
     CLIPVisionConfig,
     CLIPVisionModel,
-    ViTConfig,
-    ViTModel,
 )
 
 from hf_models import AIMConfig, AIMForVideoClassification, AIMModel
 from hf_models.tfcovr import layers_aim
 from hf_models.tfcovr.layers_aim import AIMDropPath
 
-TEXT = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "vocab_size": 50,
-}
+TEXT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 50}
 
 
 @pytest.fixture
@@ -75,17 +69,15 @@ def test_a_backbone_that_does_not_load_is_an_error(clip_folder):
         AIMModel.from_clip(clip_folder, num_frames=FRAMES)
 
 
-@pytest.mark.parametrize("case", ["text", "vit", "random", "missing", "no-weights"])
+@pytest.mark.parametrize("case", ["text", "another folder", "missing", "no weights"])
 def test_a_checkpoint_without_a_clip_vision_tower_is_refused(tmp_path, clip_folder, case):
     folder = tmp_path / case
     if case == "text":
         CLIPTextModel(CLIPTextConfig(**TEXT)).save_pretrained(folder)
-    elif case == "vit":
-        ViTModel(ViTConfig(**TOWER)).save_pretrained(folder)
-    elif case == "random":
+    elif case == "another folder":
         folder.mkdir()
         (folder / "notes.txt").write_text("nothing here")
-    elif case == "no-weights":
+    elif case == "no weights":
         shutil.copytree(clip_folder, folder)
         (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"built on a 'clip'|read as a CLIP checkpoint"):
@@ -130,8 +122,6 @@ def test_only_trainable_weights_get_gradients(pixel_values):
 
 
 def test_paths_are_dropped_as_torchvision_does():
-    from torchvision.ops import StochasticDepth
-
     change, results = torch.randn(8, 3, 5), []
     for module in (AIMDropPath(0.4), StochasticDepth(0.4, "row")):
         torch.manual_seed(0)
@@ -219,8 +209,6 @@ def test_the_residual_stream_stays_float32_under_autocast(pixel_values):
 
 
 def test_a_low_rank_adapter_on_the_output_projection_is_applied(pixel_values):
-    from peft import LoraConfig, get_peft_model
-
     base = small_aim()
     before = base(pixel_values).pooler_output
     model = get_peft_model(base, LoraConfig(target_modules=["out_proj"], init_lora_weights=False)).eval()

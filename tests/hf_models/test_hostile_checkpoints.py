@@ -87,16 +87,10 @@ EXPANDED = torch.zeros(1).expand
 PICKLE = b"\x80\x02"
 HOSTILE = {
     "a call of a program": (saved({"w": Calls(os.system, "touch hacked")}), "posix.system|nt.system"),
-    "an old file with a call": (
-        saved({"w": Calls(os.system, "touch hacked")}, **OLD),
-        "posix.system|nt.system",
-    ),
+    "an old file with a call": (saved({"w": Calls(os.system, "touch hacked")}, **OLD), "posix.system|nt.system"),
     "an old file that says more than it has": (declared(struct.pack("<i", 2**31 - 1)), "plain weights"),
     "a storage beyond the end": (changed({"w": torch.zeros(64)}, b"K@", b"M\xff\xff"), "plain weights"),
-    "one number as a large weight": (
-        saved({"w": EXPANDED(10**6, 10**6)}),
-        "describes weights of 4,000,000,000,000",
-    ),
+    "one number as a large weight": (saved({"w": EXPANDED(10**6, 10**6)}), "describes weights of 4,000,000,000,000"),
     "one number as many weights": (saved({f"w{n}": EXPANDED(10**4) for n in range(99)}), "describes weights"),
     "whole numbers": (saved({"w": torch.zeros(3, dtype=torch.int64)}), "torch.int64"),
     "complex numbers": (saved({"w": torch.zeros(3, dtype=torch.complex64)}), "torch.complex64"),
@@ -109,24 +103,15 @@ HOSTILE = {
     "no weights": (saved({"state_dict": {}}), "no state_dict"),
     "words for weights": (saved({"w": "weights"}), "no state_dict"),
     "a file that ends early": (saved({"w": torch.zeros(300)})[:-700], "plain weights"),
-    "an old file that ends early": (
-        saved({"w": torch.zeros(300)}, **OLD)[:-700],
-        "plain weights",
-    ),
+    "an old file that ends early": (saved({"w": torch.zeros(300)}, **OLD)[:-700], "plain weights"),
     "a program of TorchScript": (archive(PICKLE + b"}.", **{"constants.pkl": PICKLE + b")."}), "TorchScript"),
     "an archive of something else": (archive(PICKLE + b"}.").replace(b"data.pkl", b"data.txt"), "data.pkl"),
-    "two pickles in one archive": (
-        archive(PICKLE + b"}.", **{"more/data.pkl": PICKLE + b"}."}),
-        "no state_dict",
-    ),
+    "two pickles in one archive": (archive(PICKLE + b"}.", **{"more/data.pkl": PICKLE + b"}."}), "no state_dict"),
 }
 SAFETENSORS = {
     "a header as long as memory": (struct.pack("<Q", 2**62) + b"{}", "plain weights"),
     "a header of junk": (struct.pack("<Q", 9) + b"[" * 9, "plain weights"),
-    "a weight beyond the end": (
-        save({"w": torch.zeros(4)}).replace(b'"shape":[4]', b'"shape":[9]'),
-        "plain weights",
-    ),
+    "a weight beyond the end": (save({"w": torch.zeros(4)}).replace(b'"shape":[4]', b'"shape":[9]'), "plain weights"),
     "a file that ends early": (save({"w": torch.zeros(64)})[:-8], "plain weights"),
     "whole numbers": (save({"w": torch.zeros(3, dtype=torch.int32)}), "torch.int32"),
 }

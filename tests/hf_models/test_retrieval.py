@@ -218,9 +218,6 @@ def test_recall_both_ways_equals_a_plain_sort(scale, monkeypatch):
     pairs = list(dict.fromkeys(pairs))
     texts = sorted({text for _, text in pairs})
 
-    def median(ranks):
-        return float(np.median(ranks))
-
     found = recall_both_ways(
         lambda videos, texts: scores[videos[:, 0].long()][:, texts[:, 0].long()],
         torch.arange(9)[:, None].float(),
@@ -234,15 +231,14 @@ def test_recall_both_ways_equals_a_plain_sort(scale, monkeypatch):
     exponents = np.exp((scale or 0) * table)
     of_videos = table * exponents / exponents.sum(0) if scale else table
     of_texts = table * exponents / exponents.sum(1, keepdims=True) if scale else table
-    ranks = []
-    for video in range(9):
-        order = sorted(range(len(texts)), key=lambda place: -np.round(of_videos[video, place], 6))
-        ranks.append(1 + min(order.index(texts.index(text)) for one, text in pairs if one == video))
-    assert (found["v2t_recall@2"], found["v2t_median_rank"]) == (np.mean(np.array(ranks) <= 2), median(ranks))
-    ranks = []
-    for _, text in pairs:
-        column = of_texts[:, texts.index(text)]
-        order = sorted(range(9), key=lambda place: -np.round(column[place], 6))
-        ranks.append(1 + min(order.index(video) for video, one in pairs if one == text))
-    assert (found["t2v_recall@1"], found["t2v_median_rank"]) == (np.mean(np.array(ranks) <= 1), median(ranks))
+
+    def rank(scores, right):
+        order = sorted(range(len(scores)), key=lambda place: -np.round(scores[place], 6))
+        return 1 + min(order.index(place) for place in right)
+
+    places = [(video, texts.index(text)) for video, text in pairs]
+    ranks = [rank(of_videos[video], [text for one, text in places if one == video]) for video in range(9)]
+    assert (found["v2t_recall@2"], found["v2t_median_rank"]) == (np.mean(np.array(ranks) <= 2), np.median(ranks))
+    ranks = [rank(of_texts[:, text], [video for video, one in places if one == text]) for _, text in places]
+    assert (found["t2v_recall@1"], found["t2v_median_rank"]) == (np.mean(np.array(ranks) <= 1), np.median(ranks))
     assert found["retrieval_corpus"] == 9

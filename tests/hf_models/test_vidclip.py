@@ -3,14 +3,8 @@
 import pytest
 import torch
 from loads_equal import assert_loads_equal
-from small_vidclip import (
-    FRAMES,
-    VISION,
-    clip_model,
-    inputs,
-    sentences,
-    small_vidclip,
-)
+from safetensors.torch import load_file, save_file
+from small_vidclip import FRAMES, VISION, clip_model, inputs, sentences, small_vidclip
 from transformers import CLIPVisionConfig, CLIPVisionModel
 
 from hf_models import VidCLIPConfig, VidCLIPModel
@@ -88,7 +82,7 @@ def test_the_order_of_frames_is_seen(pixel_values, residual):
     assert change.abs().max() > 1e-3
 
 
-def test_the_poolers_have_the_papers_shape(pixel_values):
+def test_the_poolers_have_the_papers_shape():
     with torch.device("meta"):
         model = VidCLIPModel(VidCLIPConfig())
     assert model.video_pooler.token_pooler.query.shape == (196, 1024)
@@ -110,9 +104,7 @@ def test_more_frames_are_interpolated_on_request_only():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [torch.zeros(3, 16, 16), torch.zeros(1, FRAMES, 3, 16, 16, dtype=torch.uint8)],
-    ids=["shape", "bytes"],
+    "wrong", [torch.zeros(3, 16, 16), torch.zeros(1, FRAMES, 3, 16, 16, dtype=torch.uint8)], ids=["shape", "bytes"]
 )
 def test_pixel_values_of_another_shape_or_type_are_refused(wrong):
     with pytest.raises(ValueError, match="VidCLIPProcessor"):
@@ -194,8 +186,6 @@ def test_a_checkpoint_that_is_not_a_whole_clip_is_refused(tmp_path, clip_folder)
         VidCLIPModel.from_clip(str(tmp_path / "tower"))
     with pytest.raises(ValueError, match="not a CLIP checkpoint"):
         VidCLIPModel.from_clip(str(tmp_path / "nowhere"))
-    from safetensors.torch import load_file, save_file
-
     weights = load_file(clip_folder / "model.safetensors")
     kept = {key: value for key, value in weights.items() if "text_projection" not in key}
     save_file(kept, clip_folder / "model.safetensors", metadata={"format": "pt"})

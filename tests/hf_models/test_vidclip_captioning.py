@@ -89,21 +89,16 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(model, video_t
 
 def test_padding_changes_neither_logits_nor_loss_nor_scores(model, video_tokens):
     data = ragged()
-    padded = {
-        **data,
-        "input_ids": F.pad(data["input_ids"], (0, 6)),
-        "attention_mask": F.pad(data["attention_mask"], (0, 6)),
-    }
+    padded = data | {name: F.pad(data[name], (0, 6)) for name in ("input_ids", "attention_mask")}
     for function in (model.get_caption_logits, model.get_text_scores):
         found, expected = (
             function(video_tokens, one["input_ids"], one["attention_mask"])[:, :9] for one in (padded, data)
         )
         torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(model(**padded, return_loss=True).loss, model(**data, return_loss=True).loss)
-    without_mask = {name: value for name, value in data.items() if name != "attention_mask"}
-    torch.testing.assert_close(
-        model(**without_mask, return_loss=True).caption_loss, model(**data, return_loss=True).caption_loss
-    )
+    expected = model(**data, return_loss=True)
+    torch.testing.assert_close(model(**padded, return_loss=True).loss, expected.loss)
+    without_mask = model(**data | {"attention_mask": None}, return_loss=True)
+    torch.testing.assert_close(without_mask.caption_loss, expected.caption_loss)
 
 
 def test_the_end_of_a_text_is_where_clips_tower_finds_it():

@@ -145,7 +145,7 @@ def test_a_new_head_is_the_one_that_the_seed_draws():
     matcher = VidCLIPMatcher.from_vidclip(model)
     torch.manual_seed(3)
     head = MatchingHead(model.config.text_config.hidden_size, model.config.vision_config.hidden_size, FRAMES)
-    assert all(torch.equal(matcher.head.state_dict()[name], value) for name, value in head.state_dict().items())
+    torch.testing.assert_close(matcher.head.state_dict(), head.state_dict(), atol=0, rtol=0)
     assert matcher.model is model
     assert not any(weight.is_meta for weight in [*matcher.parameters(), *matcher.buffers()])
 
@@ -180,8 +180,7 @@ def test_a_folder_of_version_0_1_gives_the_same_scores(tmp_path):
     frames, texts = torch.randint(0, 255, (FRAMES, 3, 16, 16), dtype=torch.uint8), ["a dog runs", "then a dog sits"]
     scores = Scorer(loaded.eval(), images, tokenizer)(frames, texts)
     assert scores == pytest.approx(Scorer(matcher, images, tokenizer)(frames, texts), abs=1e-5)
-    assert loaded.state_dict().keys() == matcher.state_dict().keys()
-    assert all(torch.equal(loaded.state_dict()[key], value) for key, value in matcher.state_dict().items())
+    torch.testing.assert_close(loaded.state_dict(), matcher.state_dict(), atol=0, rtol=0)
 
 
 def test_a_model_that_is_not_a_matcher_is_refused(clip, tmp_path):

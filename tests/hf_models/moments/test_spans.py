@@ -260,10 +260,9 @@ def test_inclusive_labels_and_seconds_are_each_others_inverse(case, width):
 
 def test_moments_outside_the_video_end_with_its_last_clip():
     arguments = {"clip_seconds": [1.0, 1.0, 2.0], "num_clips": [10, 10, 5]}
-    start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments)
-    assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
-    start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments, end_convention="exclusive")
-    assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
+    for convention in ("inclusive", "exclusive"):
+        start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments, end_convention=convention)
+        assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
 
 
 def ranking_of(spans):
