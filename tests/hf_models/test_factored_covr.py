@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from loads_equal import assert_loads_equal
+from quiet_trainer import QUIET
 from safetensors.torch import load_file, save_file
 from small_tfcovr import CLIPS, IMAGE, MASK, NARROW, SMALL, TOKENS, aim, bert
 from torch.nn import functional as F
@@ -250,7 +251,7 @@ def test_every_parameter_that_may_train_gets_a_gradient(config, tmp_path):
 def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path):
     rows = [{name: value[row % 2] for name, value in loss_inputs().items()} for row in range(4)]
     sizes = {"per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "max_steps": 2}
-    arguments = TrainingArguments(str(tmp_path), **sizes, report_to=[], use_cpu=True, disable_tqdm=True)
+    arguments = TrainingArguments(str(tmp_path), **sizes, **QUIET)
     model = make_model()
     before = {name: one.clone() for name, one in model.named_parameters()}
     trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)

@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from peft import PeftModel, get_peft_model
+from quiet_trainer import QUIET
 from small_tfcovr import CLIPS, IMAGE, SMALL, TOKENS, aim, bert, small_tfcovr
 from transformers import (
     AutoModelForVideoClassification,
@@ -37,17 +38,9 @@ def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkp
         }
         for row in range(5)
     ]
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path),
-        per_device_train_batch_size=2,
-        per_device_eval_batch_size=2,
-        max_steps=2,
-        activation_checkpointing=checkpointing,
-        dataloader_drop_last=True,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    options = {"max_steps": 2, "activation_checkpointing": checkpointing, "dataloader_drop_last": True}
+    sizes = {"per_device_train_batch_size": 2, "per_device_eval_batch_size": 2}
+    arguments = TrainingArguments(str(tmp_path), **options, **sizes, **QUIET)
     model = small_tfcovr(loss=loss, learnable_temperature=True)
     before = {name: one.clone() for name, one in model.named_parameters()}
     trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from loads_equal import assert_loads_equal
+from quiet_trainer import QUIET
 from safetensors import safe_open
 from small_encoders import random_videos
 from small_vidclip import END, FRAMES, clip_model, inputs, make_processor, sentences, small_vidclip
@@ -170,7 +171,7 @@ def test_transformers_trainer_evaluates_it(tmp_path, model):
     shapes = []
     trainer = Trainer(
         model,
-        TrainingArguments(tmp_path, per_device_eval_batch_size=3, use_cpu=True, report_to=[], disable_tqdm=True),
+        TrainingArguments(tmp_path, per_device_eval_batch_size=3, **QUIET),
         eval_dataset=rows,
         data_collator=lambda batch: (
             {name: torch.stack([row[name] for row in batch]) for name in batch[0]} | {"return_loss": True}

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from quiet_trainer import QUIET
 from small_vidclip import END, FRAMES, clip_model, inputs, sentences, small_vidclip
 from torch.export import Dim, export
 from torch.nn import functional as F
@@ -117,26 +118,11 @@ def test_transformers_trainer_trains_and_evaluates(tmp_path):
         shapes.extend(one.shape for one in prediction.predictions[:2])
         return {}
 
-    arguments = TrainingArguments(
-        output_dir=tmp_path,
-        per_device_train_batch_size=4,
-        per_device_eval_batch_size=4,
-        learning_rate=1e-2,
-        num_train_epochs=4,
-        gradient_checkpointing=True,
-        use_cpu=True,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-    )
-    trainer = Trainer(
-        small_vidclip(loss="negclip"),
-        arguments,
-        train_dataset=rows,
-        eval_dataset=rows,
-        data_collator=collate,
-        compute_metrics=compute_metrics,
-    )
+    options = {"learning_rate": 1e-2, "num_train_epochs": 4, "gradient_checkpointing": True}
+    sizes = {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
+    arguments = TrainingArguments(tmp_path, **options, **sizes, **QUIET)
+    data = {"train_dataset": rows, "eval_dataset": rows, "data_collator": collate}
+    trainer = Trainer(small_vidclip(loss="negclip"), arguments, **data, compute_metrics=compute_metrics)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before
