@@ -94,6 +94,8 @@ def attend(queries, keys, values, heads=1, mask=None):
 class Original:
     """BLIP's own forward pass, written again from its layout."""
 
+    bert = "text_encoder"
+
     def __init__(self, weights):
         self.weights = weights
 
@@ -114,18 +116,18 @@ class Original:
         inner = F.gelu(self.linear(f"{block}.mlp.fc1", self.norm(f"{block}.norm2", x, 1e-6)))
         return self.norm("visual_encoder.norm", x + self.linear(f"{block}.mlp.fc2", inner), 1e-6)
 
-    def attention(self, kind, x, seen):
-        name = f"text_encoder.encoder.layer.0.{kind}"
+    def attention(self, kind, x, seen, mask=None):
+        name = f"{self.bert}.encoder.layer.0.{kind}"
         given = {"query": x, "key": seen, "value": seen}
-        found = attend(*(self.linear(f"{name}.self.{part}", each) for part, each in given.items()))
+        found = attend(*(self.linear(f"{name}.self.{part}", each) for part, each in given.items()), mask=mask)
         return self.norm(f"{name}.output.LayerNorm", self.linear(f"{name}.output.dense", found) + x, 1e-12)
 
-    def text(self, ids, seen):
-        w, start = self.weights, "text_encoder.embeddings"
+    def text(self, ids, seen=None, mask=None):
+        w, start, layer = self.weights, f"{self.bert}.embeddings", f"{self.bert}.encoder.layer.0"
         x = w[f"{start}.word_embeddings.weight"][ids] + w[f"{start}.position_embeddings.weight"][: ids.shape[1]]
         x = self.norm(f"{start}.LayerNorm", x, 1e-12)
-        x = self.attention("crossattention", self.attention("attention", x, x), seen)
-        layer = "text_encoder.encoder.layer.0"
+        x = self.attention("attention", x, x, mask)
+        x = x if seen is None else self.attention("crossattention", x, seen)
         inner = self.linear(f"{layer}.output.dense", F.gelu(self.linear(f"{layer}.intermediate.dense", x)))
         x = self.norm(f"{layer}.output.LayerNorm", inner + x, 1e-12)
         return F.normalize(self.linear("text_proj", x[:, 0]), dim=-1)
@@ -178,19 +180,10 @@ def stage2_weights():
 class OriginalStage2(Original):
     """The released query and its layers, written again from their layout."""
 
-    def text(self, ids, mask):
-        w, start, layer = self.weights, "Qformer.bert.embeddings", "Qformer.bert.encoder.layer.0"
-        x = w[f"{start}.word_embeddings.weight"][ids] + w[f"{start}.position_embeddings.weight"][: ids.shape[1]]
-        x = self.norm(f"{start}.LayerNorm", x, 1e-12)
-        parts = [self.linear(f"{layer}.attention.self.{part}", x) for part in ("query", "key", "value")]
-        found = self.linear(f"{layer}.attention.output.dense", attend(*parts, mask=mask[:, None, None].bool()))
-        x = self.norm(f"{layer}.attention.output.LayerNorm", found + x, 1e-12)
-        inner = self.linear(f"{layer}.output.dense", F.gelu(self.linear(f"{layer}.intermediate.dense", x)))
-        x = self.norm(f"{layer}.output.LayerNorm", inner + x, 1e-12)
-        return F.normalize(self.linear("text_proj", x[:, 0]), dim=-1)
+    bert = "Qformer.bert"
 
     def query(self, video, ids, mask):
-        text = self.text(ids, mask)
+        text = self.text(ids, mask=mask[:, None, None].bool())
         halves = [self.linear("combiner.text_projection_layer", text)]
         halves.append(self.linear("combiner.image_projection_layer", video))
         both = torch.cat(halves, -1).relu()
