@@ -93,7 +93,6 @@ def test_factors_without_labels_are_refused_with_the_cure():
         AIMAdapterConfig(num_frames=FRAMES, label_factors=FACTORS)
     with pytest.raises(Exception, match="those of 5 labels, but there are 4"):
         AIMAdapterConfig(num_frames=FRAMES, num_labels=4, label_factors=FACTORS)
-    AIMAdapterConfig(num_frames=FRAMES, num_labels=5, label_factors=FACTORS)
 
 
 def test_a_model_with_factors_goes_on_with_other_labels_without_them(tmp_path, pixel_values):
