@@ -7,26 +7,18 @@ import torch
 
 from hf_models import XMLConfig
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.dataset import MomentSplit
+from hf_models.moments.dataset import COLUMNS, MomentSplit
 from hf_models.moments.spans import SpanPreset
 
 CLIPS, SIZE = 12, 4
 PRESET = SpanPreset(min_clips=1, max_clips=4, max_video_clips=CLIPS, nms_threshold=0.5)
-SCHEMA = {
-    "desc_id": pl.Int64,
-    "video_id": pl.String,
-    "duration_seconds": pl.Float64,
-    "start_seconds": pl.Float64,
-    "end_seconds": pl.Float64,
-    "caption": pl.String,
-}
 ROWS = pl.DataFrame(
     [
         (4 * video + number, f"video-{video}", float(CLIPS), 3.0 * number, 3.0 * number + 2, f"caption {number}")
         for video in range(6)
         for number in range(4)
     ],
-    schema=SCHEMA,
+    schema=COLUMNS,
     orient="row",
 )
 

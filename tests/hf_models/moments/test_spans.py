@@ -113,9 +113,8 @@ def test_the_bound_on_memory_changes_the_blocks_and_not_the_result(memory_megaby
     search = SpanSearch(model, corpus, min_clips=1, max_clips=4, memory_megabytes=memory_megabytes)
     assert (search.query_block == 1) == (memory_megabytes < 0.1)
     ranking, ranked_videos = search.rank(queries)
-    assert np.array_equal(ranking.video_indices, expected.video_indices)
-    assert np.array_equal(ranking.start_seconds, expected.start_seconds)
-    assert np.array_equal(ranking.end_seconds, expected.end_seconds)
+    for part in ("video_indices", "start_seconds", "end_seconds"):
+        assert np.array_equal(getattr(ranking, part), getattr(expected, part)), part
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
     assert np.array_equal(ranked_videos, expected_videos)
 
@@ -242,10 +241,9 @@ def test_inclusive_labels_and_seconds_are_each_others_inverse(case, width):
 
 def test_moments_outside_the_video_end_with_its_last_clip():
     arguments = {"clip_seconds": [1.0, 1.0, 2.0], "num_clips": [10, 10, 5]}
-    start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments)
-    assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
-    start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments, end_convention="exclusive")
-    assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
+    for convention in ("inclusive", "exclusive"):
+        start, end = clip_labels([8.2, 12.0, 8.5], [24.0, 14.0, 9.0], **arguments, end_convention=convention)
+        assert (start.tolist(), end.tolist()) == ([8, 9, 4], [9, 9, 4])
 
 
 def ranking_of(spans):
