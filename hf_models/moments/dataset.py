@@ -170,14 +170,20 @@ class MomentSplit:
         )
         return torch.from_numpy(labels[0]), torch.from_numpy(labels[1])
 
-    def training_batch(self, rows: np.ndarray, config: MomentRetrievalConfig) -> dict[str, Tensor]:
-        """What the `forward` of a model reads to train on some of the queries; each of their videos comes once.
+    def training_batch(
+        self, rows: np.ndarray, config: MomentRetrievalConfig, *, same_video_negatives: bool
+    ) -> dict[str, Tensor]:
+        """What the `forward` of a model reads to train on some of the queries.
 
         Args:
             rows: `(Q,)` integers, positions in `rows`.
             config: of the model.
+            same_video_negatives: let two captions of one video repel each other; otherwise each video comes once.
         """
-        places, targets = np.unique(self.targets[rows], return_inverse=True)
+        places, targets, identity = self.targets[rows], np.arange(len(rows)), {}
+        if not same_video_negatives:
+            places, targets = np.unique(places, return_inverse=True)
+            identity["video_indices"] = torch.from_numpy(places)  # the same on all processes
         query_features, query_mask = self.query_batch(rows, config.max_query_tokens)
         videos = self.video_batch(places)
         start_positions, end_positions = self.labels(rows, config.end_convention)
@@ -189,7 +195,7 @@ class MomentSplit:
             "start_positions": start_positions,
             "end_positions": end_positions,
             "target_indices": torch.from_numpy(targets),
-            "video_indices": torch.from_numpy(places),  # the same on all processes
+            **identity,
         }
 
 

@@ -35,10 +35,11 @@ class Rankings:
     svmr: MomentRanking
     videos: np.ndarray
 
-    def suppressed(self, threshold: float) -> "Rankings":
+    def suppressed(self, threshold: float, *, legacy_truncate: bool = False) -> "Rankings":
         """The same after temporal NMS of the moments, see `temporal_nms`."""
         vcmr, svmr = (
-            temporal_nms(ranking, threshold=threshold, max_spans=MAX_PREDICTIONS) for ranking in (self.vcmr, self.svmr)
+            temporal_nms(ranking, threshold=threshold, max_spans=MAX_PREDICTIONS, legacy_truncate=legacy_truncate)
+            for ranking in (self.vcmr, self.svmr)
         )
         return Rankings(vcmr, svmr, self.videos)
 

@@ -12,17 +12,19 @@ def temporal_nms(
     *,
     threshold: float,
     max_spans: int = 100,
+    legacy_truncate: bool = False,
 ) -> MomentRanking:
     """Keep of each video the best span, and again of those that do not overlap it too much, and so on.
 
     The rules are those of the TVR code, ties included: a stable order by score inside a video, then a stable order over
-    the videos by first appearance. Its inference, however, cuts the candidates to `max_spans` before.
+    the videos by first appearance.
 
     Args:
         ranking: All candidates, in any order.
         threshold: A span whose IoU with a better one of the same video is strictly greater is dropped. Those of the
             datasets are in `spans.PRESETS`.
         max_spans: How many spans are kept for a query.
+        legacy_truncate: Look at the first `max_spans` candidates only, as the released code does.
 
     Returns:
         What is kept, best first, `(Q, max_spans)`.
@@ -33,6 +35,9 @@ def temporal_nms(
         >>> temporal_nms(one, threshold=0.5, max_spans=2).start_seconds
         array([[0., 7.]])
     """
+    if legacy_truncate:
+        seen = np.arange(min(max_spans, ranking.video_indices.shape[1]))
+        ranking = ranking.select(np.broadcast_to(seen, (len(ranking), len(seen))))
     ranks = np.full((len(ranking), max_spans), -1)
     for first in range(0, len(ranking), QUERIES_IN_CACHE):
         block = slice(first, first + QUERIES_IN_CACHE)

@@ -111,7 +111,7 @@ def evaluate(
     """Rank, suppress, measure, and write the predictions of one model."""
     encoded = encode_split(model, split, batch_size=config.batch_size)
     rankings = rank_encoded(model, split, encoded)
-    kept = rankings.suppressed(split.preset.nms_threshold)
+    kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
     threshold = {}
     if calibration is not None:

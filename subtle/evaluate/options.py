@@ -138,6 +138,7 @@ class EvaluateVCMRConfig(SeedConfig, CompareConfig, SampleConfig, MachineConfig,
     window_seconds: float = option(2.0, "Length of a window of --two_step; one begins every half of it.")
     shortlist: int = option(50, "Windows that the second step of --two_step looks at.")
     rerank_shortlist: int = option(20, "Moments that --matchers look at.")
+    legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = 64
     output_dir: str = "outputs/vcmr_evaluation"
 

@@ -198,6 +198,9 @@ class VCMRConfig(TrainingRunConfig, AdamConfig, DryRunConfig, MomentDataConfig):
         "Which clip is a moment's end: its last one, or the one after it, or as the released XML or HERO.",
     )
     granularity: Granularity = option("fine", "Captions to train on.")
+    same_video_negatives: bool = option(
+        False, "Let two captions of one video repel each other, as the released code does."
+    )
     validation_split: str | None = option(
         None, "Split that chooses the epoch; none: validation, or where there is none test, as the released code does."
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,12 @@ class VCMR(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         parts = self.batches(progress.epoch)[progress.step :]
-        model_config = self.plain_model.config
-        read = ((rows, self.train_split.training_batch(rows, model_config)) for rows in parts)
-        for rows, batch in self.fetched(read):
+        make = partial(
+            self.train_split.training_batch,
+            config=self.plain_model.config,
+            same_video_negatives=config.same_video_negatives,
+        )
+        for rows, batch in self.fetched((rows, make(rows)) for rows in parts):
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             done, first = progress.epoch, config.hard_negative_epoch
             if config.hard_negative_step is not None:

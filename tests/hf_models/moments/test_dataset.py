@@ -109,9 +109,14 @@ def test_every_row_of_the_features_is_scaled_to_length_1(read):
     torch.testing.assert_close(videos.norm(dim=-1), torch.ones(1, CLIPS))
 
 
-def test_a_batch_holds_the_indices_of_its_videos_for_other_processes(read):
+@pytest.mark.parametrize("same_video_negatives", [False, True])
+def test_a_batch_holds_the_indices_of_its_videos_for_other_processes(read, same_video_negatives):
     split, config = read(), XMLConfig(max_query_tokens=4)
-    for rows in ([0, 5, 6], [4, 1]):  # four captions of each video
-        batch = split.training_batch(np.array(rows), config)
-        assert batch["video_indices"].tolist() == [0, 1]
-        assert len(batch["video_features"]) == 2
+    batches = [
+        split.training_batch(np.array(rows), config, same_video_negatives=same_video_negatives)
+        for rows in ([0, 5, 6], [4, 1])  # four captions of each video
+    ]
+    found = [batch.get("video_indices") for batch in batches]
+    assert same_video_negatives or [one.tolist() for one in found] == [[0, 1], [0, 1]]
+    assert not same_video_negatives or found == [None, None]
+    assert [len(batch["video_features"]) for batch in batches] == ([3, 2] if same_video_negatives else [2, 2])

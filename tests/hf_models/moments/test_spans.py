@@ -308,10 +308,13 @@ def test_nms_of_many_queries_is_that_of_each(ties, ordered, max_spans):
         assert found == expected
 
 
-def test_more_candidates_than_are_kept_are_all_looked_at():
+def test_the_released_code_suppresses_among_the_first_hundred_only():
     spans = [(0, 0.0, 10.0, 1 - i / 1000) for i in range(150)] + [(0, 20.0, 30.0, 0.1)]
     ranking = ranking_of(spans)
     assert (temporal_nms(ranking, threshold=0.5).video_indices >= 0).sum() == 2
+    assert (temporal_nms(ranking, threshold=0.5, legacy_truncate=True).video_indices >= 0).sum() == 1
+    few = ranking_of(spans[:5])
+    assert (temporal_nms(few, threshold=0.5, legacy_truncate=True).video_indices >= 0).sum() == 1
 
 
 def test_nms_of_no_spans_gives_no_spans():
