@@ -11,7 +11,7 @@ from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import Subset, read_youcook2
 
-Source = Literal["activitynet", "youcook2"]
+SourceName = Literal["activitynet", "youcook2"]
 SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
 """Stem of an annotation file, without `_modified` -> split."""
 OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
@@ -43,7 +43,7 @@ def annotation_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_annotations(path: Path, source: Source, split: str) -> Iterator[CaptionedVideo | Rejection]:
+def read_annotations(path: Path, source: SourceName, split: str) -> Iterator[CaptionedVideo | Rejection]:
     """The videos of one split, in the order of the file, or rejections."""
     if source == "activitynet":
         return read_activitynet_captions(path)

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
 from .failures import VideoError
-from .frame_cache import Clip, FrameCache
+from .frame_cache import ClipRow, FrameCache
 from .reading import Spread, read_frames
 
 
@@ -84,7 +84,7 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
 
     def __init__(
         self,
-        clips: Sequence[Clip],
+        clips: Sequence[ClipRow],
         labels: Sequence[int],
         num_frames: int,
         size: tuple[int, int],

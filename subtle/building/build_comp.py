@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hf_datasets import comp
 from hf_datasets.class_labels import with_labels
-from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
+from hf_datasets.comp.annotations import SourceName, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import MULTIPLE, Construction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
@@ -23,7 +23,7 @@ from subtle.run.build import Build
 CARD = Path(comp.__file__).with_name("README.md")
 
 
-def source_of(config: BuildCompConfig) -> Source:
+def source_of(config: BuildCompConfig) -> SourceName:
     """Which dataset the annotations are of."""
     if config.dataset != "auto":
         return config.dataset

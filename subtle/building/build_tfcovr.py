@@ -20,7 +20,7 @@ from hf_datasets.tfcovr.annotations import source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, frame_of, locate
 from hf_datasets.tfcovr.construction import Collection, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
-from hf_datasets.tfcovr.marks import Marks, read_marks
+from hf_datasets.tfcovr.marks import Additions, read_marks
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pair_review import read_review, write_review
@@ -89,7 +89,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     if config.data_dir and not (config.dry_run or build.stopped) and (answers or not pairs):
         unused += check_enough(clips, labels, changes, threshold=threshold).values()
     list(build.passed("labels per split", unused))
-    marked = Marks()
+    marked = Additions()
     if config.marks:
         marked = read_marks(Path(config.marks), clips, Path(str(config.video_dir)).expanduser())
         list(build.passed("marks", [*marked.triplets, *marked.rejections]))

@@ -14,7 +14,7 @@ from subtle.run.data import load_split, with_split
 from subtle.tfcovr.caption_scores import tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    Clip,
+    ClipRow,
     Scored,
     clips_of,
     coverage_of,
@@ -29,7 +29,7 @@ COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "c
 COLUMNS += ("sport", "label", "model", "captions_by")
 
 
-def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Clip]) -> tuple[pl.DataFrame, str]:
+def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, ClipRow]) -> tuple[pl.DataFrame, str]:
     """The captions of the clips (`clip_id, caption` and perhaps `sport`), and who wrote them."""
     if config.captions is None:
         rows = [(clip_id, caption_of(clip["label"])) for clip_id, clip in clips.items() if clip["label"]]

@@ -15,7 +15,7 @@ from subtle.run.results import write_results
 from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    Clip,
+    ClipRow,
     Scored,
     clips_of,
     coverage_of,
@@ -28,7 +28,7 @@ from subtle.tfcovr.captions import (
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
 
-def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejection:
+def to_caption(config: CaptionWriteConfig, row: ClipRow) -> ClipToCaption | Rejection:
     """A clip as the task takes it, or why it cannot be captioned."""
     label, clip_id = row["label"], row["clip_id"]
     sport = sport_of_clip(clip_id, label, config)
@@ -39,7 +39,7 @@ def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejecti
     return ClipToCaption(clip_id, sport, label)
 
 
-def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> list[Scored]:
+def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> list[Scored]:
     """The captions of clips, each with its score."""
     asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
     if not asked:
@@ -81,7 +81,7 @@ def main(config: CaptionWriteConfig) -> int:
     return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
 
 
-def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
+def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> int:
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)

@@ -24,7 +24,7 @@ from subtle.checking.options import DoctorConfig
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import versions
 from subtle.train.finetune_vlm import FinetuneVLM
-from subtle.train.noise_evaluator import NoiseEvaluator
+from subtle.train.noise_evaluator import NoiseEvaluatorTraining
 from subtle.train.options import (
     FinetuneVLMConfig,
     NoiseEvaluatorConfig,
@@ -175,7 +175,7 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
 RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "noise_evaluator", "finetune_vlm")
 
 
-class FewMoments(NoiseEvaluator):
+class FewMoments(NoiseEvaluatorTraining):
     """Decodes no more moments than it trains on."""
 
     def load_examples(self) -> Any:

@@ -16,7 +16,7 @@ from hf_models.feature_store import FeatureStore
 from subtle.run.data import missing_by_reason
 from subtle.run.shards import encode_on_ray
 
-Clip = Mapping[str, Any]
+ClipRow = Mapping[str, Any]
 Batch = tuple[Sequence[str], Tensor | Sequence[Tensor]]
 """Ids, and what is stored under each."""
 
@@ -39,7 +39,7 @@ class Work:
 
 
 def read_clips(
-    clips: Iterable[Clip],
+    clips: Iterable[ClipRow],
     num_frames: int,
     failures: dict[str, str],
     work: Any,
@@ -101,7 +101,7 @@ def fill(
 
 
 def embed_videos(
-    videos: Sequence[Clip],
+    videos: Sequence[ClipRow],
     columns: Sequence[str],
     worker: str,
     encode: Callable[[list[Any], dict[str, str]], Iterable[Batch]],

@@ -81,7 +81,7 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
 
 
 @dataclass
-class Measured:
+class EvaluationData:
     """What is measured: the rows and pairs of each draw, what was left out, how many there are; or a retrieval."""
 
     draws: list[tuple[list[dict[str, Any]], list[Counterfactual]]]
@@ -90,15 +90,15 @@ class Measured:
     retrieval: list[tuple[Span, str]] | None = None
 
 
-def load(config: EvaluateCompConfig) -> Measured:
+def load(config: EvaluateCompConfig) -> EvaluationData:
     """The rows of the dataset with the pairs among them, the pairs of a user's table, or a retrieval benchmark."""
     if config.retrieval:
         folders = config.data_dir, config.video_dir
         described, rejections, coverage = load_retrieval(config.retrieval, *folders, num_workers=config.num_workers)
-        return Measured([([], [])], coverage, rejections, described)
+        return EvaluationData([([], [])], coverage, rejections, described)
     if config.pairs:
         pairs, rejections, coverage = load_pairs(config.pairs, config.video_dir, num_workers=config.num_workers)
-        return Measured([([], pairs)], coverage, rejections)
+        return EvaluationData([([], pairs)], coverage, rejections)
     assert config.split is not None  # `with_split` filled it
     by_draw = [
         load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
@@ -109,7 +109,7 @@ def load(config: EvaluateCompConfig) -> Measured:
     if config.max_queries is not None:
         coverage["drawn"] = sum(len(rows) for rows, _ in by_draw)
     coverage |= {f"counterfactual {what}": sum(counts[what] for _, counts in found) for what in found[0][1]}
-    return Measured([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
+    return EvaluationData([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
 
 
 @dataclass

@@ -39,7 +39,7 @@ RECALLS = {
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class MomentEvaluation:
     """One model's metrics with and without NMS, their coverage, and the results and the video of every query."""
 
     metrics: dict[str, float]
@@ -107,7 +107,7 @@ def evaluate(
     submission: Path,
     measure: MomentRetrievalMeasure,
     calibration: MomentSplit | None = None,
-) -> Evaluation:
+) -> MomentEvaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
     corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
     encoded = encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
@@ -119,7 +119,7 @@ def evaluate(
         threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
     without_nms, metrics = measure(rankings, split), measure(kept, split)
     per_query, videos = measure.per_query, split.targets.tolist()
-    return Evaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
+    return MomentEvaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
 
 
 def open_split(
@@ -153,7 +153,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
         make_features(config, config.device, config.num_workers)
         return two_step(config, list(trained_models(config)))
     output_dir = Path(config.output_dir)
-    evaluations: dict[str, list[Evaluation]] = {}
+    evaluations: dict[str, list[MomentEvaluation]] = {}
     measure = MomentRetrievalMeasure()
     make_features(config, config.device, config.num_workers)
     for trained, folder in trained_models(config):
@@ -174,7 +174,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
     """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
-    from subtle.evaluate.search_steps import IOU, METRICS, K, Queries, added, some
+    from subtle.evaluate.search_steps import IOU, METRICS, K, SearchQueries, added, some
     from subtle.footage.options import TwoStepConfig
     from subtle.footage.second_step import SecondStep
 
@@ -182,7 +182,7 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
     opened, encoder, root = index_of_windows(config)
     assert config.split is not None  # `with_split` filled it
     rows = read_rows(config, config.split, queried).to_dicts()
-    queries = Queries(
+    queries = SearchQueries(
         opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
     )
     by_seed = {"vectors": [queries.measure(queries.shortlists, queries.seconds)]}
@@ -264,7 +264,7 @@ def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
 
 
 def finish(
-    config: EvaluateVCMRConfig, evaluations: dict[str, list[Evaluation]], measure: MomentRetrievalMeasure
+    config: EvaluateVCMRConfig, evaluations: dict[str, list[MomentEvaluation]], measure: MomentRetrievalMeasure
 ) -> dict[str, dict[str, float]]:
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     intervals = intervals_of(evaluations)
@@ -296,7 +296,7 @@ def finish(
     return results
 
 
-def intervals_of(systems: Mapping[str, Sequence[Evaluation]]) -> dict[str, dict[str, dict[str, Interval]]]:
+def intervals_of(systems: Mapping[str, Sequence[MomentEvaluation]]) -> dict[str, dict[str, dict[str, Interval]]]:
     """Intervals of each system, and of its difference to the first one that was asked the same queries.
 
     Args:

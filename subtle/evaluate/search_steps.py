@@ -14,13 +14,13 @@ from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.run.metric_loading import load_metric
 
-Row = dict[str, Any]
-Step = Callable[[str, list[Row]], list[Row]]
+FoundRow = dict[str, Any]
+SearchStep = Callable[[str, list[FoundRow]], list[FoundRow]]
 K, IOU = (1, 5, 10), (0.5, 0.7)
 METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
 
 
-class Queries:
+class SearchQueries:
     """Texts with the moment that each describes, and the shortlist of each by vectors.
 
     Args:
@@ -36,7 +36,7 @@ class Queries:
         index: MomentIndex,
         model: IndexedModel,
         encoder: Encoder,
-        rows: Sequence[Row],
+        rows: Sequence[FoundRow],
         *,
         shortlist: int,
     ) -> None:
@@ -49,14 +49,14 @@ class Queries:
         ]
         self.seconds = (time.perf_counter() - begun) / len(rows)
 
-    def after(self, step: Step, found: Sequence[list[Row]], name: str) -> tuple[list[list[Row]], float]:
+    def after(self, step: SearchStep, found: Sequence[list[FoundRow]], name: str) -> tuple[list[list[FoundRow]], float]:
         """What a step makes of what was found before for each query, and the seconds that it takes for one."""
         begun = time.perf_counter()
         rows = tqdm(self.rows, desc=name, unit="query")
         made = [step(row["caption"], before) for row, before in zip(rows, found, strict=True)]
         return made, (time.perf_counter() - begun) / len(self.rows)
 
-    def measure(self, found: Sequence[list[Row]], seconds: float) -> dict[str, float]:
+    def measure(self, found: Sequence[list[FoundRow]], seconds: float) -> dict[str, float]:
         """VCMR recall in [0, 1] of what was found for each query, and `seconds` as they are.
 
         Each recall has its standard error (`..._error`): how far it moves from one set of so many queries to another.
@@ -80,7 +80,7 @@ class Queries:
         return results | errors | {"seconds": seconds}
 
 
-def some(rows: Sequence[Row], number: int | None, seed: int) -> list[Row]:
+def some(rows: Sequence[FoundRow], number: int | None, seed: int) -> list[FoundRow]:
     """That many rows, drawn by the seed; None: all."""
     if number is None or number >= len(rows):
         return list(rows)

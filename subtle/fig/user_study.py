@@ -27,7 +27,7 @@ LEAST_ANSWERS = 3
 """Participants who answer each item, in the paper."""
 
 
-class Answer(BaseModel, extra="forbid", strict=True):
+class ParticipantAnswer(BaseModel, extra="forbid", strict=True):
     """One participant's answer about one item."""
 
     item_id: str
@@ -41,7 +41,7 @@ class AnswerFile(BaseModel, extra="forbid", strict=True):
 
     form: str = Field(min_length=1)
     participant: str = Field(min_length=1)
-    answers: list[Answer]
+    answers: list[ParticipantAnswer]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def aggregate(
     Raises:
         SystemExit: No item has as many.
     """
-    answers: dict[str, list[Answer]] = defaultdict(list)
+    answers: dict[str, list[ParticipantAnswer]] = defaultdict(list)
     for file in files:
         for answer in file.answers:
             answers[answer.item_id].append(answer)

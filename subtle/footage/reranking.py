@@ -20,8 +20,8 @@ from hf_datasets.video import VideoError, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
 from subtle.footage.refining import reordered
 
-Row = dict[str, Any]
-Paths = Callable[[Row], Path]
+FoundRow = dict[str, Any]
+Paths = Callable[[FoundRow], Path]
 
 
 class ChatReranker:
@@ -38,8 +38,8 @@ class ChatReranker:
         self.chat, self.cache, self.num_frames, self.max_side = chat, cache, num_frames, max_side
 
     def __call__(
-        self, text: str | None, clip: Tensor | None, rows: Sequence[Row], path_of: Paths
-    ) -> tuple[list[Row], dict[str, str]]:
+        self, text: str | None, clip: Tensor | None, rows: Sequence[FoundRow], path_of: Paths
+    ) -> tuple[list[FoundRow], dict[str, str]]:
         """Score and order moments.
 
         Args:
@@ -56,7 +56,7 @@ class ChatReranker:
             GenerationStoppedError: No request can succeed: key, budget, quota. Answers are kept.
         """
 
-        def frames_of(row: Row) -> list[dict[str, Any]]:
+        def frames_of(row: FoundRow) -> list[dict[str, Any]]:
             span = row["start_seconds"], row["end_seconds"]
             return image_parts(
                 path_of(row), *span, num_frames=self.num_frames, max_side=self.max_side, spread="seconds"
@@ -120,9 +120,9 @@ class MatcherReranker:
         self,
         text: str | None,
         clip: Tensor | None,  # noqa: ARG002 it reads texts alone
-        rows: Sequence[Row],
+        rows: Sequence[FoundRow],
         path_of: Paths,
-    ) -> tuple[list[Row], dict[str, str]]:
+    ) -> tuple[list[FoundRow], dict[str, str]]:
         """Score and order moments by the text alone; see `ChatReranker`.
 
         Raises:
@@ -148,12 +148,12 @@ class MatcherReranker:
         return scored(rows, scores), failures
 
 
-def name_of(rank: int, row: Row) -> str:
+def name_of(rank: int, row: FoundRow) -> str:
     """How a failure names a moment: by its rank, from 1."""
     return f"#{rank} {row['video']} {row['start_seconds']:.3f}-{row['end_seconds']:.3f}"
 
 
-def scored(rows: Sequence[Row], scores: Sequence[float | None]) -> list[Row]:
+def scored(rows: Sequence[FoundRow], scores: Sequence[float | None]) -> list[FoundRow]:
     """Rows with their scores, in their order."""
     judged = [
         row | {"rerank_score": score} | ({} if score is None else {"score": score})

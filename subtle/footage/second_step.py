@@ -16,7 +16,7 @@ from subtle.footage.models import device_of
 from subtle.footage.options import TwoStepConfig
 from subtle.run.shared_config import BuildConfig
 
-Row = dict[str, Any]
+FoundRow = dict[str, Any]
 Say = Callable[[str], None]
 SHOWN = 5
 
@@ -53,11 +53,11 @@ class SecondStep:
         if config.rerank is not None:
             self.reranker = make_reranker(config, cache, device)
 
-    def path_of(self, row: Row) -> Path:
+    def path_of(self, row: FoundRow) -> Path:
         """Where a row's video is; nothing outside the folder is opened, as an index may come from anyone."""
         return self.store.path(row["video"])
 
-    def __call__(self, text: str | None, clip: Tensor | None, rows: Sequence[Row], say: Say) -> list[Row]:
+    def __call__(self, text: str | None, clip: Tensor | None, rows: Sequence[FoundRow], say: Say) -> list[FoundRow]:
         """The moments in their new order, with `vector_score` and the scores of both steps."""
         rows = [row | {"vector_score": row["score"]} for row in rows]
         if self.refiner is not None and rows:

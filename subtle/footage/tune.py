@@ -32,7 +32,7 @@ from subtle.tuning.plan import (
     MADE_FROM,
     SYSTEMS,
     Plan,
-    Step,
+    RecipeStep,
     check_dataset,
     check_same,
     is_miniature,
@@ -117,7 +117,7 @@ def run_steps(plan: Plan, console: Screen) -> int:
     return 0
 
 
-def check_step(step: Step, plan: Plan) -> None:
+def check_step(step: RecipeStep, plan: Plan) -> None:
     """See that the next step has something to work on."""
     if step.name == "dataset":
         check_dataset(plan)
@@ -126,7 +126,7 @@ def check_step(step: Step, plan: Plan) -> None:
             sys.stderr.write(f"little: {cut}\n")
 
 
-def status_of(step: Step) -> int:
+def status_of(step: RecipeStep) -> int:
     """Run a step as its recipe would; an exit status."""
     main, config_class = RECIPES[step.recipe]
     return main(parse_config(config_class, None, list(step.arguments))) or 0

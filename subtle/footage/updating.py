@@ -19,10 +19,10 @@ from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.footage.planning import ReadFile
-from subtle.footage.reading import Embedded, GroupEnd, Message, Progress, grouped
+from subtle.footage.reading import BytesRead, EmbeddedMoments, GroupEnd, ReaderMessage, grouped
 from subtle.footage.sources import Source, WantedFile
 
-Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
+Read = Callable[[Iterable[list[WantedFile]]], Iterator[ReaderMessage]]
 """What reads and embeds groups of files: `read_here` or `read_on_ray` of `engines`, with their other arguments."""
 
 
@@ -139,15 +139,15 @@ class Indexer:
         with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024, disable=quiet) as bar:
             self.consume(read(grouped(changes.todo)), bar)
 
-    def consume(self, messages: Iterator[Message], bar: Any) -> None:
+    def consume(self, messages: Iterator[ReaderMessage], bar: Any) -> None:
         """Commit what the reader gives."""
         done = 0
         with ThreadPoolExecutor(1) as writer:  # the model need not wait for the disk
             commit: Future[None] | None = None
             for message in messages:
-                if isinstance(message, Embedded):
+                if isinstance(message, EmbeddedMoments):
                     self.rows += zip(message.moments, message.vectors, strict=True)
-                elif isinstance(message, Progress):
+                elif isinstance(message, BytesRead):
                     bar.update(message.bytes)
                 elif isinstance(message, GroupEnd):
                     if commit is not None:

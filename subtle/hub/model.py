@@ -16,7 +16,7 @@ from subtle.hub.machine_paths import SHIPPED, without_paths
 from subtle.hub.model_card import card_data, card_text
 from subtle.hub.model_kinds import AIM
 from subtle.hub.publication import Publication, check_repo_id
-from subtle.hub.runs import Part, Run, benchmark_results, find_run
+from subtle.hub.runs import Run, SavedPart, benchmark_results, find_run
 from subtle.run.model_folders import WEIGHTS
 from subtle.run.results import read_json
 
@@ -36,7 +36,7 @@ def prepare(
     folder: Path,
     *,
     base_repo: str | None = None,
-    part: Part | Literal["classifier"] | None = None,
+    part: SavedPart | Literal["classifier"] | None = None,
     license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.

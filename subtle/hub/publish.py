@@ -16,7 +16,7 @@ from hf_datasets.video.shared_memory import PixelFolder
 from subtle.hub.contents import files_of, hidden_files
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
-from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
+from subtle.hub.upload import UploadPlan, check_token, look_up, look_up_if_possible, make_plan, upload
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR, WEIGHTS
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -228,7 +228,7 @@ def in_order(publications: Sequence[Publication]) -> list[Publication]:
     return [by_id[repo_id] for repo_id in TopologicalSorter(graph).static_order()]
 
 
-def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
+def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[UploadPlan]:
     """What each publication changes; every refusal comes before anything is sent."""
     for publication in publications:
         remote, note = look_up_if_possible(publication) if config.dry_run else (look_up(api, publication), "")
@@ -239,7 +239,7 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
         yield plan
 
 
-def send(plans: list[Plan], api: HfApi) -> None:
+def send(plans: list[UploadPlan], api: HfApi) -> None:
     """Upload one after the other.
 
     Raises:

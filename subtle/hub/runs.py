@@ -17,7 +17,7 @@ from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.results import read_json
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
-Part = Literal["model", "adapter"]
+SavedPart = Literal["model", "adapter"]
 DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
 PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
 """What recipes write into results.json beside the metrics."""
@@ -214,7 +214,7 @@ def is_folder(name: str) -> bool:
     return not HUB_ID.fullmatch(name) or name.startswith("outputs/") or Path(name).exists()
 
 
-def find_run(source: str, part: Part | None = None) -> Run:
+def find_run(source: str, part: SavedPart | None = None) -> Run:
     """The run that a name in `recipes/weights`, the folder of a run, or the `model` or `adapter` in it stands for.
 
     Raises:
@@ -224,7 +224,7 @@ def find_run(source: str, part: Part | None = None) -> Run:
     folder = WEIGHTS / source if source in shipped else Path(source)
     if not folder.is_dir():
         raise ValueError(f"{source} is not a folder, and not among the weights that ship ({', '.join(shipped)})")
-    run = folder if (folder / "results.json").is_file() or folder.name not in get_args(Part) else folder.parent
+    run = folder if (folder / "results.json").is_file() or folder.name not in get_args(SavedPart) else folder.parent
     if not (run / "results.json").is_file():
         if (run / "run.json").is_file() or (run / "checkpoints").is_dir():
             raise ValueError(

@@ -75,7 +75,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UploadPlan:
     """What a publication does to its repository."""
 
     publication: Publication
@@ -159,7 +159,7 @@ def is_same(path: Path, there: RepoFile) -> bool:
         return sha_fileobj(file).hex() == there.lfs.sha256
 
 
-def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -> Plan:
+def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -> UploadPlan:
     """What a publication changes.
 
     Raises:
@@ -183,7 +183,7 @@ def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -
         raise ValueError(
             f"{publication.repo_id} is public; make it private in its settings first, or leave out --private"
         )
-    plan = Plan(publication, files, remote, config)
+    plan = UploadPlan(publication, files, remote, config)
     if config.tag in remote.tags and not (plan.is_empty and remote.tags[config.tag] == remote.head):
         raise ValueError(f"{publication.repo_id} has a tag {config.tag} for another commit; name another --tag")
     return plan
@@ -228,7 +228,7 @@ def check_token(api: HfApi, repo_id: str) -> None:
         api.whoami()
 
 
-def upload(api: HfApi, plan: Plan) -> str:
+def upload(api: HfApi, plan: UploadPlan) -> str:
     """Make the repository what the folder is, in one commit, or in none where it is that already.
 
     Large files go first, and those that the Hub has are not sent again; only the commit makes them visible.

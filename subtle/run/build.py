@@ -39,7 +39,7 @@ METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
 
 
 @dataclass
-class Step:
+class BuildStep:
     """One step of the report: accepted records, rejections by reason, and cost."""
 
     name: str
@@ -65,13 +65,13 @@ class Build:
         self.cache = AnswerCache(config.cache) if writes or (config.model and Path(config.cache).is_file()) else None
         if self.cache is not None and isinstance(self.chat, OpenAIChat) and config.max_usd is not None:
             self.chat.share_budget(self.cache, str(self.output_dir.resolve()))
-        self.steps: list[Step] = []
+        self.steps: list[BuildStep] = []
         self.rejections: list[tuple[str, Rejection]] = []
         self.stopped: str | None = None
 
     def passed(self, name: str, records: Iterable[Record | Rejection]) -> Iterator[Record]:
         """Yield the accepted records of a step, and keep its rejections."""
-        step = Step(name)
+        step = BuildStep(name)
         self.steps.append(step)
         for record in records:
             if isinstance(record, Rejection):
@@ -250,7 +250,7 @@ def spent_since(before: Meter, after: Meter) -> Meter:
     return Meter(after.price, **{name: getattr(after, name) - getattr(before, name) for name in counted})
 
 
-def steps_table(steps: list[Step], chat: Chat) -> Table:
+def steps_table(steps: list[BuildStep], chat: Chat) -> Table:
     """One line per step; of a chat model also requests, tokens and cost, as ranges in a dry run."""
     charged = not isinstance(chat, RuleBasedGenerator)
     table = Table(title=f"writer: {chat.model}", title_justify="left")
@@ -285,7 +285,7 @@ def meter_cells(low: Meter, high: Meter | None) -> list[str]:
     ]
 
 
-def reasons_table(steps: list[Step]) -> Table:
+def reasons_table(steps: list[BuildStep]) -> Table:
     """The rejected rows of each step by reason."""
     table = Table(title="rejected, and why", title_justify="left")
     table.add_column("step")

@@ -58,7 +58,7 @@ CLOSED = {"Connection": "close"}  # or a client would go on sending what nobody 
 LINGER_SECONDS = 5.0
 """How long what a refused client still sends is thrown away. Closed at once, its own system would lose the answer."""
 LOG = logging.getLogger("subtle.service")
-Word = Annotated[str, Field(max_length=4096)]
+ShortText = Annotated[str, Field(max_length=4096)]
 
 
 class Asked(BaseModel):
@@ -67,16 +67,16 @@ class Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: str | None = Field(None, max_length=MAX_CHARACTERS, description="What to look for, or what is different.")
-    moment_id: Word | None = Field(None, description="A moment of the index as the query clip.")
+    moment_id: ShortText | None = Field(None, description="A moment of the index as the query clip.")
     start_seconds: float | None = Field(None, ge=0, description="Where the clip starts in its video.")
     end_seconds: float | None = Field(None, gt=0, description="Where the clip ends in its video.")
     limit: int = Field(10, ge=1, le=200)
-    where: Word | None = Field(None, description="Condition in SQL on the moments' columns.")
-    folder: Word | None = Field(None, description="Only videos below this folder of the index.")
+    where: ShortText | None = Field(None, description="Condition in SQL on the moments' columns.")
+    folder: ShortText | None = Field(None, description="Only videos below this folder of the index.")
     min_score: float | None = None
     exclude_same_video: bool = False
-    more_like: list[Word] = Field([], max_length=100, description="Ids of moments that are right.")
-    less_like: list[Word] = Field([], max_length=100, description="Ids of moments that are wrong.")
+    more_like: list[ShortText] = Field([], max_length=100, description="Ids of moments that are right.")
+    less_like: list[ShortText] = Field([], max_length=100, description="Ids of moments that are wrong.")
 
 
 class FoundMoment(BaseModel):
@@ -105,10 +105,10 @@ class Mark(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    moment_id: Word
+    moment_id: ShortText
     is_right: bool | None
     text: str = Field("", max_length=MAX_CHARACTERS)
-    query_moment_id: Word | None = None
+    query_moment_id: ShortText | None = None
 
 
 class Health(BaseModel):

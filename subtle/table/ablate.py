@@ -21,9 +21,9 @@ from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forwa
 from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
-from subtle.table.rows import Row, data_of, row_folder
+from subtle.table.rows import TableRow, data_of, row_folder
 from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
-from subtle.table.variations import Run, Variation, plan_run, read_variations
+from subtle.table.variations import Variation, VariationRun, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids, held_out_groups
@@ -60,7 +60,7 @@ def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
     return base1, base2
 
 
-def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]:
+def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[VariationRun]:
     """The runs of this call, all seeds of a variation after each other."""
     unknown = sorted(set(config.rows or ()) - variations.keys())
     if unknown:
@@ -74,7 +74,7 @@ def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]
     ]
 
 
-def train(run: Run) -> None:
+def train(run: VariationRun) -> None:
     """Both stages, as far as they are not trained yet."""
     if run.stage1 and not is_trained(run.stage1, FOLDER_FLAG):
         stage1.run(run.stage1)
@@ -83,7 +83,7 @@ def train(run: Run) -> None:
         stage2.run(run.stage2)
 
 
-def take_clips(run: Run, order: str) -> None:
+def take_clips(run: VariationRun, order: str) -> None:
     """Copy the embeddings of clips from another folder where only the texts are encoded anew."""
     there, here = (Path(f"{folder}{order}", "video") for folder in (run.clips_from, run.stage2.embeddings))
     if run.clips_from and there.is_dir() and not here.exists() and processes().is_main_process:
@@ -92,12 +92,12 @@ def take_clips(run: Run, order: str) -> None:
     processes().wait_for_everyone()
 
 
-def is_imported(run: Run) -> bool:
+def is_imported(run: VariationRun) -> bool:
     """Whether its clips need no encoder, because their embeddings were imported."""
     return not run.stage1 and imported_into(run.clips_from or run.stage2.embeddings) is not None
 
 
-class Ablation(Table[Run]):
+class Ablation(Table[VariationRun]):
     """All variations with all seeds; the table that is printed has their means."""
 
     def __init__(self, config: AblateConfig) -> None:
@@ -112,23 +112,23 @@ class Ablation(Table[Run]):
             for shuffled in ((False, True) if config.shuffled and not run.stage2.shuffle_frames else (False,))
         ]
 
-    def asked(self) -> list[Run]:
+    def asked(self) -> list[VariationRun]:
         """All: `planned` leaves other variations out."""
         return list(self.rows)
 
-    def settings(self, row: Run) -> dict[str, Any]:
+    def settings(self, row: VariationRun) -> dict[str, Any]:
         """What decides the figures of a run."""
         return row.config | {"shuffled": row.shuffled}
 
-    def columns(self, row: Run) -> dict[str, Any]:
+    def columns(self, row: VariationRun) -> dict[str, Any]:
         """What is varied."""
         return {"changes": row.variation.changes}
 
-    def seed_of(self, row: Run) -> int:
+    def seed_of(self, row: VariationRun) -> int:
         """The one that it was trained with."""
         return row.seed
 
-    def prepare(self, rows: Sequence[Run]) -> None:
+    def prepare(self, rows: Sequence[VariationRun]) -> None:
         """Read queries and clips, so that a mistake about the data ends the run before anything is trained."""
         if not rows:
             return
@@ -145,7 +145,7 @@ class Ablation(Table[Run]):
         self.data = data_of(config, config.split, queries, gallery, self.protocol.protocol)
         self.videos = dict(zip(clips["clip_id"], clips["video_id"], strict=True))
 
-    def measure(self, row: Run) -> Measured:
+    def measure(self, row: VariationRun) -> Measured:
         """Train a run as far as it is not, and measure it; each query's results are written beside its row."""
         train(row)
         own: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class Ablation(Table[Run]):
         data = self.data | {"signature": found.signature}
         return Measured(found.metrics, data, details=details | {"coverage": found.coverage})
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Put the seeds of each variation together, and compare them."""
         config, variations = self.config, self.variations
         named = {variation_of(row) for row in found.values() if row.metrics is not None}
@@ -223,7 +223,7 @@ class Ablation(Table[Run]):
 
 
 def steps_of(
-    row: Run, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
+    row: VariationRun, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
 ) -> Iterator[tuple[str, str, bool, float]]:
     """What a row takes: kind, folder, whether it is done, hours.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
-from subtle.embedding.loop import Batch, Clip, Work, fill, read_clips
+from subtle.embedding.loop import Batch, ClipRow, Work, fill, read_clips
 from subtle.run.batches import batched
 from subtle.run.data import missing_by_reason
 
@@ -71,7 +71,7 @@ class Embedder:
     def __init__(self, encoder: Any, folder: Path | str, work: Work) -> None:
         self.encoder, self.folder, self.work = encoder, Path(folder), work
 
-    def clips(self, clips: Iterable[Clip], num_frames: int | None = None) -> Embedded:
+    def clips(self, clips: Iterable[ClipRow], num_frames: int | None = None) -> Embedded:
         """One vector for each clip: what the encoder makes of its frames.
 
         Args:
@@ -114,7 +114,7 @@ class Embedder:
     def queries(
         self,
         rows: Iterable[Mapping[str, Any]],
-        clips: Iterable[Clip],
+        clips: Iterable[ClipRow],
         num_frames: int | None = None,
         texts: Mapping[str, str] | None = None,
     ) -> Embedded:
@@ -172,7 +172,7 @@ class Embedder:
         )
 
 
-def clip_key(clip: Clip) -> str:
+def clip_key(clip: ClipRow) -> str:
     """What tells the frames of a clip from all others on this machine: its id, file's name and size, and times."""
     path = Path(clip["video"] or "")
     size = path.stat().st_size if path.is_file() else None
@@ -198,7 +198,7 @@ def collect(
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
 
 
-def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[Clip]) -> list[Clip]:
+def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[ClipRow]) -> list[ClipRow]:
     """The clips of queries, each once."""
     wanted = {row["query_clip_id"] for row in rows}
     return [clip for clip in clips if clip["clip_id"] in wanted]

@@ -29,10 +29,10 @@ from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train import stage1
 from subtle.train.options import Stage1Config, Stage2Config
 
-RunConfig = Stage2Config | CrossAttentionConfig
+BaselineConfig = Stage2Config | CrossAttentionConfig
 
 
-def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
+def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> BaselineConfig:
     """How a row is trained with one seed; a random model is still called `random`."""
     root = Path(config.output_dir)
     runs = root / "runs" / slug(row.name) / digest_of_captions(row, config)
@@ -77,7 +77,7 @@ def width_of(name: str) -> int:
     return int(size)
 
 
-def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
+def with_random_models(run: BaselineConfig, config: FinetuneConfig) -> BaselineConfig:
     """The same with the folders of random models, which are made now."""
     names = [field.name for field in fields(run) if getattr(run, field.name) == RANDOM]
     if not names:

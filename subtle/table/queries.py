@@ -25,7 +25,7 @@ from hf_models.encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.protocol import mean_of, unit
-from subtle.embedding.loop import Clip
+from subtle.embedding.loop import ClipRow
 from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
@@ -65,7 +65,7 @@ def compose_queries(
     way: WayName,
     embedder: Embedder,
     rows: Iterable[Mapping[str, Any]],
-    clips: Iterable[Clip],
+    clips: Iterable[ClipRow],
     num_frames: int | None = None,
     extra_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Embedded:
@@ -142,7 +142,7 @@ def from_texts(embedder: Embedder, texts: Mapping[str, str]) -> Embedded:
 
 
 def from_halves(
-    way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[Clip], num_frames: int | None
+    way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[ClipRow], num_frames: int | None
 ) -> Embedded:
     """Queries that are the mean of a clip's and a text's embedding, or the clip's alone."""
     of_clips = embedder.clips(clips_of(rows, clips), num_frames)

@@ -14,7 +14,7 @@ from hf_datasets.miniature.differences import SAME_TEXT, difference_between
 from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
-from subtle.table.differences import SHOWN, Result, read_queries
+from subtle.table.differences import SHOWN, VariationResult, read_queries
 
 MORE = "more than one"
 NOT_STATED = "not stated"
@@ -51,7 +51,7 @@ def difference_of(source: str | None, target: str | None) -> str | None:
     return difference_between(str(source), str(target)) or MORE
 
 
-def by_group(results: Iterable[Result], groups: pl.DataFrame) -> pl.DataFrame:
+def by_group(results: Iterable[VariationResult], groups: pl.DataFrame) -> pl.DataFrame:
     """The mean of `SHOWN` in each group of queries, with its deviation over seeds, and its interval.
 
     Returns:

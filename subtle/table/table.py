@@ -21,7 +21,7 @@ from subtle.run.printing import as_markdown, show
 from subtle.run.results import write_results
 from subtle.running import message_of, users_mistake
 from subtle.table.costs import Cost, Machine, costs_as_cells
-from subtle.table.rows import Row, is_done, read_rows, write_failure, write_row
+from subtle.table.rows import TableRow, is_done, read_rows, write_failure, write_row
 from subtle.tfcovr.measure import CUTOFFS
 
 METRICS = [f"map@{k}" for k in CUTOFFS]
@@ -172,7 +172,7 @@ class Table(ABC, Generic[R]):
         if processes().is_main_process:
             write_failure(self.output_dir, row.name, reason, self.columns(row))
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Write and print the table; the exit status."""
         return finish_table(
             self.output_dir,
@@ -222,7 +222,7 @@ def reason_of(error: BaseException) -> str:
 
 def finish_table(
     output_dir: str | Path,
-    rows: Mapping[str, Row],
+    rows: Mapping[str, TableRow],
     expected_names: Sequence[str],
     title: str,
     *,
@@ -298,7 +298,7 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row]) -> str:
+def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, TableRow]) -> str:
     """All rows with all their metrics as fractions."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row.metrics or ()))
     text = io.StringIO()

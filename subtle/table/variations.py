@@ -111,7 +111,7 @@ def row_name(variation: str, seed: int, shuffled: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class VariationRun:
     """A row: one variation with one seed; what is trained, and where.
 
     Attributes:
@@ -151,7 +151,9 @@ def portable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: shipped.get(value, value) if isinstance(value, str) else value for name, value in kept.items()}
 
 
-def plan_run(variation: Variation, seed: int, base1: Any, base2: Any, output_dir: Path, *, each_seed: bool) -> Run:
+def plan_run(
+    variation: Variation, seed: int, base1: Any, base2: Any, output_dir: Path, *, each_seed: bool
+) -> VariationRun:
     """The configurations of a variation with one seed; equal ones share their folders, whatever their variation is.
 
     Args:
@@ -179,4 +181,4 @@ def plan_run(variation: Variation, seed: int, base1: Any, base2: Any, output_dir
     stage2.output_dir = str(output_dir / "stage2" / key_of(stage2) / f"seed-{seed}")
     of_clips = [name for name in read_by_encoders if name not in {"text_model", "text_model_class", "number_words"}]
     is_same = all(getattr(stage2, name) == getattr(base2, name) for name in of_clips)
-    return Run(variation, seed, stage1, stage2, base2.embeddings if is_same else None)
+    return VariationRun(variation, seed, stage1, stage2, base2.embeddings if is_same else None)

@@ -22,8 +22,8 @@ from subtle.table.costs import Cost, Forward, Machine
 from subtle.table.embedding import Embedder, clips_of
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
-from subtle.table.rows import Row, is_done
-from subtle.table.scoring import Benchmark, measure_ranked, rank_row
+from subtle.table.rows import TableRow, is_done
+from subtle.table.scoring import EvaluatedSplit, measure_ranked, rank_row
 from subtle.table.table import Measured, Table, run_table
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -121,7 +121,7 @@ class Table2(Table[ZeroShotRow]):
         self.rows = rows_of(config)
         super().__init__(with_split(config))
         self.loading: dict[str, Any] = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}
-        self.benchmark = Benchmark.load(self.config)
+        self.benchmark = EvaluatedSplit.load(self.config)
         self.work = Work(config.batch_size, config.shard_size, config.num_workers, config.timeout_seconds)
         self.captions: dict[str, Captions] = {}
         self.score = ComposedRetrievalMeasure()
@@ -224,7 +224,7 @@ class Table2(Table[ZeroShotRow]):
             made |= {"captions": extra.source, "captions_digest": texts_digest(extra.texts)}
         return made
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Licenses are in the files, and whether every row ranks all queries is said where one does not."""
         counts = {row.details.get("coverage", {}).get("queries_ranked") for row in found.values() if row.metrics}
         self.only_in_files = ("license", "queries") if counts <= {len(self.benchmark.rows)} else ("license",)

@@ -27,12 +27,12 @@ TEXT, FLAG, NAMES = pa.string(), pa.bool_(), pa.list_(pa.string())
 SCORE_COLUMNS = {"right": NAMES, "wrong": NAMES, "not_said": NAMES, "all_right": FLAG}
 SECOND_CAPTION = "second caption of the same id; the first is kept"
 FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
-Clip = dict[str, Any]
+ClipRow = dict[str, Any]
 Scored = dict[str, Any]
 """A row of a table of captions: texts, `label` as a `Label` or None, and the columns of `SCORE_COLUMNS`."""
 
 
-def clips_of(config: DataConfig, split: str) -> dict[str, Clip]:
+def clips_of(config: DataConfig, split: str) -> dict[str, ClipRow]:
     """The clips of a split by id, each with its `label` of TF-CoVR, or None."""
     rows = [dict(row) for row in load_split(config, split, clips=True)]
     known = {pair: label_of(*pair) for pair in {(row["label"], row["description"]) for row in rows}}

@@ -10,7 +10,7 @@ from hf_datasets.tfcovr.splitting import held_out_videos
 from subtle.run.data import load_splits, refused_rows
 from subtle.run.shared_config import DataConfig
 
-Clip = dict[str, Any]
+ClipRow = dict[str, Any]
 Validation = Literal["auto", "split", "train"]
 SPLITS = ("train", "validation", "test")
 
@@ -26,7 +26,7 @@ class LabeledSplits:
         refused: The dataset's notice about rejected rows, or None.
     """
 
-    clips: dict[str, list[Clip]]
+    clips: dict[str, list[ClipRow]]
     coverage: dict[str, dict[str, int]]
     notes: dict[str, str] = field(default_factory=dict)
     refused: str | None = None
@@ -91,11 +91,11 @@ def hold_out(found: LabeledSplits, fraction: float, seed: int, why: str) -> None
     )
 
 
-def is_labeled(clip: Clip) -> bool:
+def is_labeled(clip: ClipRow) -> bool:
     return clip["label"] is not None
 
 
-def counts(clips: Sequence[Clip]) -> dict[str, int]:
+def counts(clips: Sequence[ClipRow]) -> dict[str, int]:
     """How many clips there are, and what some of them lack."""
     lacking = {
         "unlabelled": sum(not is_labeled(clip) for clip in clips),
@@ -104,7 +104,7 @@ def counts(clips: Sequence[Clip]) -> dict[str, int]:
     return {"clips": len(clips)} | {name: count for name, count in lacking.items() if count}
 
 
-def lacks(split: str, clips: Sequence[Clip]) -> str:
+def lacks(split: str, clips: Sequence[ClipRow]) -> str:
     """Why no clip of a split can be used."""
     if not clips:
         return f"the split {split!r} has no clip"

@@ -22,7 +22,7 @@ from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_gpu
-from subtle.vlm.items import Batch, Frames, Item, chunks_of, clip_loader, embed, with_frames
+from subtle.vlm.items import Frames, Item, TrainingBatch, chunks_of, clip_loader, embed, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
@@ -149,7 +149,7 @@ class FinetuneVLM(TrainingRun):
                 return self.encoder.rows(self.features.stacked(items))
             return embed(self.encoder, items, frames)
 
-    def loss(self, embeds: torch.Tensor, *, batch: Batch) -> torch.Tensor:
+    def loss(self, embeds: torch.Tensor, *, batch: TrainingBatch) -> torch.Tensor:
         """The contrastive loss over the embeddings of all processes."""
         config, device = self.config, self.accelerator.device
         queries, targets, negatives = (gather_with_gradient(part.contiguous()) for part in embeds.split(batch.sizes))

@@ -29,7 +29,7 @@ POSITIVES, NEGATIVES = 2, 2
 """Texts that are drawn for each moment and step."""
 
 
-class Clips:
+class Examples:
     """Examples whose frames can be read, from a cache on disk.
 
     Attributes:
@@ -104,7 +104,7 @@ def draw_texts(examples: list[NoiseExample], generator: random.Random) -> tuple[
 
 def training_loss(
     scorer: Scorer,
-    clips: Clips,
+    clips: Examples,
     examples: list[NoiseExample],
     generator: random.Random,
 ) -> Tensor:
@@ -151,7 +151,7 @@ def join(*parts: Encoded) -> Encoded:
 
 
 @torch.inference_mode()
-def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict[str, float]:
+def evaluate(scorer: Scorer, clips: Examples, config: NoiseEvaluatorConfig) -> dict[str, float]:
     """How often a moment's caption, or every text that fits it, is scored above the negative ones."""
     scorer.matcher.eval()
     examples = clips.examples[: config.max_evaluated]
@@ -169,7 +169,7 @@ def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict
     return {"moments": len(examples), **accuracies}
 
 
-class NoiseEvaluator(TrainingRun):
+class NoiseEvaluatorTraining(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "noise_evaluator", "loss"
@@ -185,7 +185,7 @@ class NoiseEvaluator(TrainingRun):
         self.examples, paths, self.rejections = self.load_examples()
         self.scorer = self.load_scorer()
         size = self.scorer.frame_size
-        self.clips = {split: Clips(of_split, paths, size, config) for split, of_split in self.examples.items()}
+        self.clips = {split: Examples(of_split, paths, size, config) for split, of_split in self.examples.items()}
         if not self.clips.get("train") or not self.clips["train"].examples:
             raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
         self.held_out = self.clips.get("test") or self.clips.get("validation")
@@ -268,7 +268,7 @@ class NoiseEvaluator(TrainingRun):
 
 def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     """Train one model; returns its metrics on the held-out moments, and those before training."""
-    return NoiseEvaluator(config).train()
+    return NoiseEvaluatorTraining(config).train()
 
 
 def main(config: NoiseEvaluatorConfig) -> None:

@@ -34,7 +34,7 @@ SHOWN = ("two-stage", "stage-2-only", "text-only")
 
 
 @dataclass(frozen=True)
-class Step:
+class QuickstartStep:
     """A title, the command that one would type, and the same as a call."""
 
     title: str
@@ -42,11 +42,11 @@ class Step:
     call: Callable[[], int | None]
 
 
-def recipe_step(title: str, name: str, *arguments: str) -> Step:
+def recipe_step(title: str, name: str, *arguments: str) -> QuickstartStep:
     """A step that is a recipe with these arguments."""
     main, config_class = RECIPES[name]
     command = f"{command_of(name)} {shlex.join(arguments)}"
-    return Step(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
+    return QuickstartStep(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
 
 
 def install_metrics() -> None:
@@ -54,13 +54,13 @@ def install_metrics() -> None:
         install(name)
 
 
-def steps(output_dir: Path) -> list[Step]:
+def steps(output_dir: Path) -> list[QuickstartStep]:
     """What is done, in order."""
     model, embeddings = str(output_dir / "stage1/model"), str(output_dir / "embeddings/stage1")
     frames = ("--cache_dir", str(output_dir / "frames"))
     return [
-        Step("install the metrics' names", "python -m metrics install", install_metrics),
-        Step(
+        QuickstartStep("install the metrics' names", "python -m metrics install", install_metrics),
+        QuickstartStep(
             "render the miniature",
             "python -m hf_datasets prepare tfcovr",
             lambda: datasets_command.fill_cache(["tfcovr"]),
@@ -118,7 +118,7 @@ def main(config: QuickstartConfig) -> int:
     return 0
 
 
-def status_of(step: Step) -> int:
+def status_of(step: QuickstartStep) -> int:
     """Run a step; 0, or an exit status after an error that has been printed."""
     try:
         return run_recipe(lambda _: step.call(), None)

@@ -13,7 +13,7 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
-from subtle.run.loading import Parts, shared_bytes
+from subtle.run.loading import NamedDatasets, shared_bytes
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -64,7 +64,7 @@ class Stage1(TrainingRun):
             class_indices(part, self.names, split)
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
-        self.items = Parts(self.data)
+        self.items = NamedDatasets(self.data)
         self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)

@@ -101,7 +101,7 @@ def epochs_for(steps: int, per_epoch: float) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """A recipe with its arguments, and the file that says that it is done."""
 
     name: str
@@ -120,7 +120,7 @@ class Step:
         return f"{command_of(self.recipe)} {shlex.join(self.arguments)}"
 
 
-def steps_of(plan: Plan) -> list[Step]:
+def steps_of(plan: Plan) -> list[RecipeStep]:
     """What is done, in order."""
     config, output = plan.config, plan.output
     data = ("--dataset_config", "own", "--data_dir", f"{output / 'dataset'}", "--video_dir", f"{plan.video_dir}")
@@ -130,8 +130,8 @@ def steps_of(plan: Plan) -> list[Step]:
     encoders = ("--vision_model", f"{output / 'stage1' / 'model'}", "--text_model", config.base)
     embeddings = f"{output / 'embeddings' / 'stage1'}"
     return [
-        Step("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
-        Step(
+        RecipeStep("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
+        RecipeStep(
             "stage 1",
             "stage1",
             (
@@ -144,13 +144,13 @@ def steps_of(plan: Plan) -> list[Step]:
             ),
             output / "stage1" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "embeddings",
             "embed clips",
             (*data, *run, *frames, *encoders, "--output_dir", embeddings),
             output / "embeddings" / "stage1" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "stage 2",
             "stage2",
             (
@@ -159,7 +159,7 @@ def steps_of(plan: Plan) -> list[Step]:
             ),
             output / "results.json",
         ),
-        Step(
+        RecipeStep(
             "comparison",
             "evaluate tfcovr",
             (
@@ -169,7 +169,7 @@ def steps_of(plan: Plan) -> list[Step]:
             ),
             output / "comparison" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "report",
             "report",
             (

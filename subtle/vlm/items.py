@@ -23,7 +23,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """This process's part of a training batch.
 
     Attributes:

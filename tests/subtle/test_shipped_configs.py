@@ -173,7 +173,7 @@ def trained_and_measured(monkeypatch, folder, verb, *words):
     if verb == "evaluate_vcmr":
         monkeypatch.setattr(module, "make_features", lambda *_: None)
     if verb == "evaluate_comp":
-        monkeypatch.setattr(module, "load", lambda _: module.Measured([], {}, []))
+        monkeypatch.setattr(module, "load", lambda _: module.EvaluationData([], {}, []))
     given = [word for option, file in files.items() for word in (f"--{option}", f"{file}.yaml")]
     with contextlib.suppress(SystemExit):
         module.main(

@@ -22,7 +22,7 @@ from subtle.table.embedding import Embedder
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import compose_queries
 from subtle.table.rows import read_rows
-from subtle.table.scoring import Benchmark
+from subtle.table.scoring import EvaluatedSplit
 from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
@@ -114,7 +114,7 @@ def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):
 def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, options, tmp_path):
     """The mean of its stored halves would be of a target and of a query without a video."""
     encoder, work = load_encoder(factored_retriever), Work(num_workers=0)
-    benchmark = Benchmark.load(with_split(ZeroShotConfig(**options)))
+    benchmark = EvaluatedSplit.load(with_split(ZeroShotConfig(**options)))
     rows = benchmark.rows[:3]
     made = compose_queries("average", Embedder(encoder, tmp_path, work), rows, benchmark.clips.values())
     clips = [benchmark.clips[row["query_clip_id"]] for row in rows]
