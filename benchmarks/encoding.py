@@ -23,7 +23,7 @@ from benchmarks.video import RATE, write_video
 from hf_datasets.footage.moments import Windows
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from hf_datasets.video.spans import read_spans
-from subtle.footage.reading import GroupReader, MomentBatch, grouped, read_ahead
+from subtle.footage.reading import GroupReader, MomentBatch, file_groups, read_ahead
 from subtle.footage.sources import WantedFile, folder_source
 
 NUM_VIDEOS, SECONDS = 24, 20
@@ -62,7 +62,7 @@ def workers() -> int:
 def read(pool: VideoReaderPool, files: list[WantedFile]) -> Iterator[Any]:
     """What `subtle index` reads."""
     reader = GroupReader(pool, NUM_FRAMES, batch_size=BATCH_SIZE, moments_per_read=8)
-    return read_ahead(reader, grouped(files))
+    return read_ahead(reader, file_groups(files))
 
 
 def overlap(files: list[WantedFile], share: float) -> Ratio:

@@ -37,18 +37,18 @@ def main() -> int:
     verbs = [verb for group in VERBS.values() for verb in group]
     word, *rest = sys.argv[1:] or ["--help"]
     if word in {"-h", "--help"}:
-        return show(overview())
+        return print_text(overview())
     if word == "--version":
-        return show(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
+        return print_text(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
     if word == "path":
         return show_path(rest, verbs)
     if word in verbs:
-        return run(word, rest)
+        return run_verb(word, rest)
     known = [*verbs, "path"]
-    return refuse(f"there is no {word!r}; there are {', '.join(known)}{alike(word, known)}")
+    return refuse(f"there is no {word!r}; there are {', '.join(known)}{nearest_verb(word, known)}")
 
 
-def show(text: str) -> int:
+def print_text(text: str) -> int:
     sys.stdout.write(f"{text}\n")
     return 0
 
@@ -59,7 +59,7 @@ def refuse(message: str) -> int:
     return 2
 
 
-def alike(word: str, known: list[str]) -> str:
+def nearest_verb(word: str, known: list[str]) -> str:
     return nearest(word.replace("-", "_"), known, most=1)
 
 
@@ -86,15 +86,15 @@ def show_path(words: list[str], verbs: list[str]) -> int:
     (word,) = words
     name = Path(word)
     if word in verbs:
-        return show(str(RECIPES / f"{word}.py"))
+        return print_text(str(RECIPES / f"{word}.py"))
     is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
     for relative in (name, "configs" / name) if is_inside else ():
         if relative.parts[0] in FOLDERS and (RECIPES / relative).exists():
-            return show(str(RECIPES / relative))
-    return refuse(f"there is no {word!r}; {allowed}{alike(word, [*verbs, *FOLDERS])}")
+            return print_text(str(RECIPES / relative))
+    return refuse(f"there is no {word!r}; {allowed}{nearest_verb(word, [*verbs, *FOLDERS])}")
 
 
-def run(verb: str, arguments: list[str]) -> int:
+def run_verb(verb: str, arguments: list[str]) -> int:
     """Run a script as `python recipes/VERB.py` would."""
     if missing := commands.missing_modules():
         return refuse(missing)

@@ -61,7 +61,7 @@ def running(config: ActorConfig, *, device: str = "auto", num_decoders: int = 0)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("--engine ray starts its own processes: run it without accelerate launch")
-    connect(ray, config, device, num_decoders)
+    connect_to_ray(ray, config, device, num_decoders)
     try:
         yield
     finally:
@@ -159,7 +159,7 @@ def run_on_ray(
         )
 
 
-def connect(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
+def connect_to_ray(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
     """Connect to the cluster at RAY_ADDRESS; without one start it on this machine, for as long as this process lives.
 
     Raises:

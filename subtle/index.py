@@ -31,7 +31,7 @@ from hf_models.index.search import checked, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
-from subtle.footage.text_queries import keep_text_queries, text_encoder
+from subtle.footage.text_queries import exported_text_encoder, keep_text_queries
 
 Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
@@ -369,7 +369,7 @@ class Index:
         is_text = config.clip is None and not config.nothing_fits
         if is_text and self.encoder is None and config.text is not None:
             check_text(config.text)
-            self.texts = self.texts or text_encoder(self.model)
+            self.texts = self.texts or exported_text_encoder(self.model)
             if self.texts is not None:
                 with suppress(RuntimeError):
                     return self.texts.query(config.text)
@@ -469,7 +469,7 @@ class Index:
 
     def calibrated(self, config: SearchConfig) -> tuple[float, str]:
         """The least score of `--nothing_fits`, and what it was chosen by."""
-        from subtle.footage.calibration import kind_of, threshold_of
+        from subtle.footage.calibration import query_kind, threshold_of
         from subtle.footage.second_step import cache_of
 
         encoder = self.loaded()
@@ -477,7 +477,7 @@ class Index:
             self.store,
             self.model,
             encoder,
-            kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
+            query_kind(encoder, clip=config.clip is not None, text=config.text is not None),
             cache=cache_of(self.store),
             root=str(self.root()),
             where=config.where,

@@ -152,8 +152,8 @@ def settings_of(config_class: type) -> dict[str, Setting]:
             is_optional=is_optional,
         )
         found.append(setting)
-    titles = [title_of(base) for base in lineage]  # that of several classes is one group
-    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(title_of(one.group)))}
+    titles = [group_title(base) for base in lineage]  # that of several classes is one group
+    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(group_title(one.group)))}
 
 
 class ConfigParser(argparse.ArgumentParser):
@@ -175,7 +175,7 @@ class ConfigParser(argparse.ArgumentParser):
         self.add_argument(
             "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
-        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: group_title(setting.group)):
             group = self.add_argument_group(title.rstrip("."))
             for setting in settings:
                 shape: dict[str, Any] = {"metavar": KINDS[setting.kind][0]}
@@ -250,7 +250,7 @@ class ConfigParser(argparse.ArgumentParser):
     def as_yaml(self, config: Any) -> str:
         """A configuration as a YAML file, with the sentence of each field above it."""
         lines: list[str] = []
-        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: group_title(setting.group)):
             lines += ["", f"## {title}"]
             for setting in settings:
                 lines += textwrap.wrap(
@@ -300,7 +300,7 @@ def override(other: Any, config: Any, names: Iterable[str]) -> None:
             setattr(other, name, getattr(config, name))
 
 
-def title_of(group: type) -> str:
+def group_title(group: type) -> str:
     """The first line of a configuration class's docstring."""
     return (group.__doc__ or "").strip().partition("\n")[0]
 

@@ -30,7 +30,7 @@ VISION = BOTH | {"image_size", "patch_size"}
 TEXT = BOTH | {"vocab_size", "max_position_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"}
 
 
-def read_sizes(folder: Path) -> LanguageBindConfig:
+def read_released_config(folder: Path) -> LanguageBindConfig:
     """The configuration of a released folder.
 
     Raises:
@@ -69,12 +69,12 @@ def convert(folder: Path) -> LanguageBindModel:
     Raises:
         ValueError: It is not LanguageBind for video, or a weight is missing, too many or of another shape.
     """
-    config = read_sizes(folder)
+    config = read_released_config(folder)
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), folder / WEIGHTS[-1])
     return load_weights(LanguageBindModel, config, read_checkpoint(path, skip=COUNTERS))
 
 
-def make_processor(folder: Path, image_size: int) -> CLIPProcessor:
+def released_processor(folder: Path, image_size: int) -> CLIPProcessor:
     """The processor of a released folder: its tokenizer, and its frames without their random crop and mirror."""
     side = {"height": image_size, "width": image_size}
     images = CLIPImageProcessor(
@@ -91,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         model = convert(arguments.folder)
-        processor = make_processor(
+        processor = released_processor(
             arguments.folder, cast("int", cast("CLIPVisionConfig", model.config.vision_config).image_size)
         )
         with new_folder(arguments.output_dir) as scratch:

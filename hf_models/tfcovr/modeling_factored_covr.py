@@ -15,7 +15,7 @@ from .composed_labels import compose_labels, shared_words, words_of
 from .configuration_factored_covr import FactoredCoVRConfig
 from .distributed_gather import gather_with_gradient
 from .factored_classifier import FactoredClassifier
-from .layers_aim import make_classifier
+from .layers_aim import label_head
 from .modeling_aim import AIMForVideoClassification
 from .modeling_tfcovr import TFCoVRForComposedRetrieval
 
@@ -182,10 +182,10 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         super().__init__(config)
         size, labels = cast("int", config.fused_dim), (cast("int", config.num_trained_labels), config.label_factors)
         self.target_projection = nn.Identity()
-        self.target_classifier = make_classifier(config.video_embed_dim, *labels)
-        self.query_classifier = make_classifier(size, *labels)
+        self.target_classifier = label_head(config.video_embed_dim, *labels)
+        self.query_classifier = label_head(size, *labels)
         words = cast("list[list[str]]", config.label_words)
-        self.word_classifier = cast("FactoredClassifier", make_classifier(config.video_embed_dim, len(words), words))
+        self.word_classifier = cast("FactoredClassifier", label_head(config.video_embed_dim, len(words), words))
         self.word_edit = WordEdit(size, len(config.words))
         self.word_finder = WordFinder(config.word_tokens or [[] for _ in config.words])
         self.post_init()

@@ -23,7 +23,7 @@ from subtle.run.build import Build
 CARD = Path(comp.__file__).with_name("README.md")
 
 
-def source_of(config: BuildCompConfig) -> SourceName:
+def annotation_source(config: BuildCompConfig) -> SourceName:
     """Which dataset the annotations are of."""
     if config.dataset != "auto":
         return config.dataset
@@ -53,7 +53,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     build = build or Build(config)
-    source = source_of(config)
+    source = annotation_source(config)
     max_iou = MAX_IOU[source] if config.max_iou is None else config.max_iou
     tables, counts = {}, {}
     for split, path in annotation_files(Path(config.source)).items():

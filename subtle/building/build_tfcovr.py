@@ -34,7 +34,7 @@ from subtle.run.build import Build
 CARD = Path(builder.__file__).with_name("README.md")
 
 
-def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
+def read_clips_and_labels(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
     """The clips with their splits, the labels of their vocabulary, and the rows that were refused."""
     fractions: dict[str, Any] = {
         "validation_fraction": config.validation_fraction,
@@ -55,7 +55,7 @@ def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label]
 
 def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     build = build or Build(config)
-    clips, vocabulary, rejections = read_clips(config)
+    clips, vocabulary, rejections = read_clips_and_labels(config)
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])
     labels = [label for label in vocabulary if label.label_id in present]

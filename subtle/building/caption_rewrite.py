@@ -43,7 +43,7 @@ def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Cli
     return table, model_of(table, Path(config.captions).name)
 
 
-def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
+def ask_for_rewritings(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
     assert config.split is not None  # `with_split` filled it
     clips = clips_of(config, config.split)
     labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
@@ -86,7 +86,7 @@ def main(config: CaptionRewriteConfig) -> int:
     assert config.split is not None
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
-    found = ask(build, config, queries)
+    found = ask_for_rewritings(build, config, queries)
     return write_scored(
         build,
         found,

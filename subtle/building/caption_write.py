@@ -12,7 +12,7 @@ from subtle.building.options import CaptionWriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
 from subtle.run.results import write_results
-from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies, write_scored
+from subtle.tfcovr.caption_scores import baselines, figures_of, report_scores, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
     ClipRow,
@@ -39,7 +39,7 @@ def to_caption(config: CaptionWriteConfig, row: ClipRow) -> ClipToCaption | Reje
     return ClipToCaption(clip_id, sport, label)
 
 
-def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> list[Scored]:
+def ask_for_captions(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> list[Scored]:
     """The captions of clips, each with its score."""
     asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
     if not asked:
@@ -75,7 +75,7 @@ def main(config: CaptionWriteConfig) -> int:
         clips = {clip_id: clip for clip_id, clip in clips.items() if clip_id in asked}
     if config.captions:
         return score_tables(build, config, clips)
-    found = ask(build, config, clips)
+    found = ask_for_captions(build, config, clips)
     title = f"{config.dataset_config}, {config.split}"
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
     return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
@@ -102,7 +102,7 @@ def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip
     build.show()
     labels = [clip["label"] for clip in clips.values() if clip["label"]]
     lines = systems | baselines(labels)
-    text = report(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    text = report_scores(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
     with build.draft() as draft:
         write_rejections(draft, build.rejections)
         write_text(draft / "table.md", text)

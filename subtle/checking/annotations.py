@@ -147,7 +147,7 @@ def comp(data_dir: Path) -> list[Part]:
             files = comp_annotations.annotation_files(folder)
         except FileNotFoundError:
             continue
-        sources.append(Part(f"captions in {folder.name}").read(partial(_captions, folder, files)))
+        sources.append(Part(f"captions in {folder.name}").read(partial(_comp_captions, folder, files)))
     if not sources:
         sources = [
             Part("captions", missing=["train.json and val*.json of ActivityNet-Captions or YouCook2, for build"])
@@ -167,7 +167,7 @@ def _comp_release(data_dir: Path, source: str, part: Part) -> None:
     part.counts = disruption_counts(part.name, types)
 
 
-def _captions(folder: Path, files: dict[str, Path], part: Part) -> None:
+def _comp_captions(folder: Path, files: dict[str, Path], part: Part) -> None:
     part.files, part.folder = sorted(set(files.values())), folder
     source: comp_annotations.SourceName = "youcook2" if "youcook2" in folder.name.lower() else "activitynet"
     for split, path in files.items():

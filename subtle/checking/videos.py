@@ -81,7 +81,7 @@ class Folder:
         lost = dict.fromkeys(ids for ids, path in zip(items, paths, strict=True) if not path)
         found.ambiguous = list(dict.fromkeys(one for ids in lost for one in ids if one in several))
         found.missing = list(dict.fromkeys(ids[-1] for ids in lost if not several.intersection(ids)))
-        found.gigabytes = sum(map(size_of, found.found)) / 1e9
+        found.gigabytes = sum(map(video_bytes, found.found)) / 1e9
         return found
 
     def open(self, paths: Iterable[Path]) -> None:
@@ -105,6 +105,6 @@ class Folder:
         }
 
 
-def size_of(path: Path) -> int:
+def video_bytes(path: Path) -> int:
     """Bytes of a file, or of the frames in a folder."""
     return sum(one.stat().st_size for one in path.iterdir()) if path.is_dir() else path.stat().st_size

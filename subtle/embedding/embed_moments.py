@@ -47,10 +47,10 @@ def embed_captions(
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     """Fill the stores; returns the coverage."""
     with running(config, device=config.device, num_decoders=config.num_workers):
-        return embed(config)
+        return embed_videos_and_captions(config)
 
 
-def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
+def embed_videos_and_captions(config: EmbedMomentsConfig) -> dict[str, Any]:
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
@@ -82,12 +82,12 @@ def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
             covered[granularity] = embed_captions(moments, granularity, text, store, config)
         counts = {"videos": covered["encoded"]}
         write_results(output_dir, counts, config=config, seed=config.seed, coverage=covered)
-        report(covered, output_dir)
+        print_coverage(covered, output_dir)
     accelerator.wait_for_everyone()
     return covered
 
 
-def report(covered: dict[str, Any], output_dir: Path) -> None:
+def print_coverage(covered: dict[str, Any], output_dir: Path) -> None:
     print(f"{output_dir}: {covered['encoded']:,} of {covered['videos']:,} videos")
     print_missing(covered, "videos", output_dir)
     for granularity in GRANULARITIES:

@@ -38,7 +38,7 @@ class Work:
     timeout_seconds: float = 60.0
 
 
-def read_clips(
+def read_clip_frames(
     clips: Iterable[ClipRow],
     num_frames: int,
     failures: dict[str, str],

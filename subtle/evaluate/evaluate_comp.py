@@ -55,7 +55,7 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
         objective = ["--objective", OBJECTIVES.get(name, name)]
         start = pretrain(config) if name == COMP_PRETRAIN else None
         for seed in config.seeds:
-            training = training_config(config, [*file, *objective])
+            training = vidclip_config(config, [*file, *objective])
             training.model = start or training.model
             training.captioning_weight = training.captioning_weight or COCA_WEIGHT if name == CAPTIONING else 0.0
             training.seed, training.output_dir = seed, f"{config.runs_dir}/{name}/{seed}"
@@ -72,7 +72,7 @@ def pretrain(config: EvaluateCompConfig) -> str:
     return f"{training.output_dir}/model"
 
 
-def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
+def vidclip_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
     """How `vidclip.py` trains with these arguments; the data that only its file names are also those to measure on."""
     training = parse_config(VidCLIPRunConfig, None, arguments)
     adopt(config, [training], ContrastConfig.__dataclass_fields__)
@@ -90,7 +90,7 @@ class EvaluationData:
     retrieval: list[tuple[Span, str]] | None = None
 
 
-def load(config: EvaluateCompConfig) -> EvaluationData:
+def load_evaluation_data(config: EvaluateCompConfig) -> EvaluationData:
     """The rows of the dataset with the pairs among them, the pairs of a user's table, or a retrieval benchmark."""
     if config.retrieval:
         folders = config.data_dir, config.video_dir
@@ -123,7 +123,7 @@ class Outcome:
     signature: str
 
 
-def measure(scores: list[Scores], encoder: Encoder, threshold: float | None = None) -> Outcome:
+def measure_draws(scores: list[Scores], encoder: Encoder, threshold: float | None = None) -> Outcome:
     """Measure a model over several draws of the pairs."""
     measured = [score(encoder, threshold=threshold, progress=True) for score in scores]
     similarities = [pair for draw in measured for pair in draw.pop("similarities")]
@@ -137,11 +137,11 @@ def measure(scores: list[Scores], encoder: Encoder, threshold: float | None = No
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> metrics."""
     if config.vidclip_config:
-        training_config(config, [config.vidclip_config])
+        vidclip_config(config, [config.vidclip_config])
     config = config if config.pairs or config.retrieval else with_split(config)
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
-    data = load(config)
+    data = load_evaluation_data(config)
     scoring: dict[str, Any] = {
         "batch_size": config.batch_size,
         "retrieval": data.retrieval if config.score == "embedding" else (),  # a decoder takes a pass for every pair
@@ -166,7 +166,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         options = {"score": config.score} if config.score != "embedding" else {}
         encoder = load_encoder(path, accelerator.device, config.num_frames, options=options)
         thresholds[run_name] = fitting.fit_threshold(encoder) if fitting else None
-        outcome = measure(scores, encoder, thresholds[run_name])
+        outcome = measure_draws(scores, encoder, thresholds[run_name])
         by_seed.setdefault(name, []).append(outcome.metrics)
         intervals[run_name] = outcome.intervals
         for text in ("positive", "negative"):
@@ -193,11 +193,11 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
             thresholds=thresholds,
             signature=outcome.signature,
         )
-    show_scores(results, title_of(config, data.coverage))
+    show_scores(results, table_title(config, data.coverage))
     return results
 
 
-def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
+def table_title(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
     """What was measured, and how much was left out."""
     left_out = coverage["rows"] - coverage["used"]
     if config.pairs or config.retrieval:

@@ -34,12 +34,12 @@ HALVES = {"text-only": "text", "video-only": "video"}
 SHOWN = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
 
 
-def load_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
+def load_mteb_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     """A model of ours, of sentence-transformers, or what mteb needs to load one that it knows."""
     if name in MODEL_REGISTRY and not Path(name).exists():
         return mteb.get_model_meta(name)
     if (Path(name) / "modules.json").is_file() and (config.as_sentence_transformer or model_type(name) not in MEASURED):
-        return load_sentence_transformer(name, config, device)
+        return wrap_sentence_transformer(name, config, device)
     check_model_folder(name)
     kind = model_type(name)
     if kind in MEASURED:
@@ -58,7 +58,7 @@ def model_type(folder: str) -> str | None:
     return kind
 
 
-def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: Any) -> Any:
+def wrap_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     """A model of sentence-transformers as mteb wraps it, with a hash of its weights as revision."""
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
     from sentence_transformers import SentenceTransformer
@@ -75,12 +75,12 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     return wrapped
 
 
-def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
+def models_and_baselines(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
     """Models and baselines by the name of their row."""
     found: dict[str, Any] = {}
     for name in config.models:
         short = short_name(name)
-        found[name if short in found else short] = load_model(name, config, device)
+        found[name if short in found else short] = load_mteb_model(name, config, device)
     ours = next((model for model in found.values() if isinstance(model, OurEncoder)), None)
     for baseline in config.baselines:
         options = {"num_workers": config.num_workers, "parts": HALVES.get(baseline, "both")}
@@ -102,7 +102,7 @@ def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
     return task
 
 
-def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, Any]:
+def task_scores(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, Any]:
     """The scores of a model on a task: those that are there, or else measured now."""
     meta: Any = meta_of(model)
     folder = Path(config.output_dir, "mteb", "results", meta.name.replace("/", "__").replace(" ", "_"))
@@ -163,14 +163,14 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
     output_dir = Path(config.output_dir)
     device = make_accelerator(config.device, output_dir).device
     tasks = [open_task(name, config) for name in config.tasks]
-    models = systems(config, device)
+    models = models_and_baselines(config, device)
     figures: dict[str, dict[str, float]] = {name: {} for name in models}
     for task in tasks:
         results = {}
         for name, model in models.items():
             if name in HALVES and not isinstance(task, ComposedRetrieval):
                 continue
-            results[name] = result_of(model, task, config)
+            results[name] = task_scores(model, task, config)
             figures[name] |= {f"{task.metadata.name}/{score}": value for score, value in results[name].items()}
         show_task(task, results)
     revisions = {task.metadata.name: task.metadata.dataset["revision"] for task in tasks}

@@ -15,7 +15,7 @@ from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import encode_split, rank_encoded, write_submission
 from subtle.evaluate.options import EvaluateVCMRConfig
-from subtle.fig.data import load_moments, read_rows
+from subtle.fig.data import load_moments, read_moment_rows
 from subtle.fig.harder_searches import measure_without_moment, show_figures
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.options import adopt, given_in, override, parse_config
@@ -54,7 +54,7 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
     """Architecture and training captions of each model, and its folder; `--compare` trains those that are missing."""
     if not config.compare:
         for folder in map(Path, config.models):
-            yield described(folder), folder
+            yield model_label(folder), folder
         return
     for architecture in config.architectures:
         for granularity in config.train_on:
@@ -80,7 +80,7 @@ def training_config(config: EvaluateVCMRConfig, architecture: str | None = None)
     return training
 
 
-def described(folder: Path) -> str:
+def model_label(folder: Path) -> str:
     """Architecture and training captions from the results beside a model, or the name of its folder."""
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
@@ -89,7 +89,7 @@ def described(folder: Path) -> str:
     return f"{trained.get('model')}, {trained.get('granularity')}"
 
 
-def load_model(folder: Path) -> MomentRetrievalModel:
+def load_vcmr_model(folder: Path) -> MomentRetrievalModel:
     """A model that finds moments, in evaluation mode."""
     check_model_folder(str(folder))
     disable_progress_bar()
@@ -100,7 +100,7 @@ def load_model(folder: Path) -> MomentRetrievalModel:
     return model
 
 
-def evaluate(
+def evaluate_moments(
     model: MomentRetrievalModel,
     config: EvaluateVCMRConfig,
     split: MomentSplit,
@@ -158,7 +158,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     make_features(config, config.device, config.num_workers)
     for trained, folder in trained_models(config):
         accelerator = make_accelerator(config.device, output_dir)
-        model = load_model(folder).to(accelerator.device)
+        model = load_vcmr_model(folder).to(accelerator.device)
         for granularity in config.queries:
             split, name = open_split(config, model, granularity, config.split), f"{trained} -> {granularity}"
             other = None
@@ -168,7 +168,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             several = evaluations.setdefault(name, [])
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
-                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
+                several.append(evaluate_moments(model, config, split, place / f"{len(several)}.json", measure, other))
     return finish(config, evaluations, measure) if processes().is_main_process else {}
 
 
@@ -181,7 +181,7 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
     output_dir, queried = Path(config.output_dir), config.queries[0]
     opened, encoder, root = index_of_windows(config)
     assert config.split is not None  # `with_split` filled it
-    rows = read_rows(config, config.split, queried).to_dicts()
+    rows = read_moment_rows(config, config.split, queried).to_dicts()
     queries = SearchQueries(
         opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
     )

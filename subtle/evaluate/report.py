@@ -53,7 +53,7 @@ def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
     return replace(config, **{name: evaluated[name] for name in names if getattr(config, name) is None})
 
 
-def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
+def load_evaluated_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
     """The clips of the split, which must be those that were evaluated."""
     source = ", ".join(f"{field.name}={getattr(config, field.name)!r}" for field in fields(DataConfig))
     hint = "where it has moved, or is another, give these flags, such as --data_dir"
@@ -209,7 +209,7 @@ def most(counts: pl.DataFrame, column: str) -> list[str]:
     return summed.sort("count", column, descending=[True, False])[column].to_list()
 
 
-def describe(results: dict[str, Any]) -> str:
+def coverage_sentence(results: dict[str, Any]) -> str:
     coverage = next(iter(results["coverage"].values()))
     return (
         f"{coverage['queries_ranked']:,} of {coverage['queries']:,} queries could be ranked, against "
@@ -223,7 +223,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     folder = Path(config.evaluation_dir)
     results, predictions = read_evaluation(folder)
     config = as_evaluated(config, results)
-    clips = load_clips(config, predictions)
+    clips = load_evaluated_clips(config, predictions)
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
     video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
     predictions = name_targets(predictions, clips).with_columns(video=video)
@@ -238,7 +238,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         "report.html",
         title=config.title,
         data={"dataset": config.dataset, "configuration": config.dataset_config, "split": config.split},
-        summary=describe(results),
+        summary=coverage_sentence(results),
         shown=next(iter(results["figures"])),
         protocol=results["signature"],
         cutoffs=CUTOFFS,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from tqdm import tqdm
 
 from hf_datasets.drafts import write_json, write_text
-from subtle.run.inline_video import encode_clip
+from subtle.run.inline_video import clip_data_url
 from subtle.run.pages import render_page
 from subtle.run.results import read_json
 
@@ -126,14 +126,14 @@ def write_forms(
 
 def _with_clips(moments: Sequence[dict[str, Any]], unreadable: list[int]) -> Iterator[dict[str, Any]]:
     for number, moment in enumerate(moments, start=1):
-        clip = encode_clip(moment)
+        clip = clip_data_url(moment)
         if clip is None:
             unreadable.append(moment["desc_id"])
         else:
             yield {**moment, "item_id": f"item-{number:03}", "clip": clip}
 
 
-def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]:
+def read_answer_files(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]:
     """The kinds of the items and the exported files in a folder; an error names what is wrong with a file.
 
     Returns:

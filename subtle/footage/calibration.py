@@ -54,7 +54,7 @@ class Threshold(NamedTuple):
     why: str
 
 
-def kind_of(encoder: Encoder, *, clip: bool, text: bool) -> QueryKind:
+def query_kind(encoder: Encoder, *, clip: bool, text: bool) -> QueryKind:
     """Which kind a query is.
 
     Raises:

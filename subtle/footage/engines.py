@@ -24,7 +24,7 @@ from hf_models.encoders import Encoder
 from hf_models.fingerprints import key_of
 from hf_models.index.store import IndexedModel
 from subtle.engines import run_on_ray
-from subtle.footage.models import load_model, made_by
+from subtle.footage.models import load_model, vector_origin
 from subtle.footage.planning import ReadFile
 from subtle.footage.reading import EmbeddedMoments, GroupEnd, GroupReader, MomentBatch, ReaderMessage, read_ahead
 from subtle.footage.sources import WantedFile
@@ -87,7 +87,7 @@ class GroupEncoder:
                 f"{socket.gethostname()} has no folder {root}; mount the storage of the videos there on every machine"
             )
         self.encoder = load_model(self.config)
-        if key_of(made_by(self.encoder)) != key:
+        if key_of(vector_origin(self.encoder)) != key:
             raise ValueError(
                 f"{self.config.model} is another model on {socket.gethostname()} than where the run was started; put "
                 "the same files there, or the model into storage that all machines share"

@@ -59,7 +59,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
             try:
                 check_span(row)
                 path = path_of_video(store.root, row["video"])
-                made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
+                made = cut_moment(path, draft / "clips", rank, row, exact=exact, mute=mute)
                 pictures.append((rank, row, picture_of(path, row)))
             except VideoError as error:
                 failures.append(str(error))
@@ -98,7 +98,7 @@ def told_of_copies(folder: Path) -> str | None:
     )
 
 
-def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
+def cut_moment(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
     """One clip; how it was made, and where it begins in its video."""
     span = row["start_seconds"], row["end_seconds"]
     stem = CONTROL_CHARACTERS.sub("_", path.stem)[:80]
@@ -136,13 +136,13 @@ def contact_sheet(pictures: Sequence[tuple[int, dict[str, Any], Image.Image]]) -
         left, top = place % SHEET_COLUMNS * width + 4, place // SHEET_COLUMNS * height + 4
         picture.thumbnail(PICTURE)
         sheet.paste(picture, (left + (PICTURE[0] - picture.width) // 2, top))
-        file, facts = captions_of(rank, row, draw)
+        file, facts = texts_below(rank, row, draw)
         draw.text((left, top + PICTURE[1] + 2), file, fill="black")
         draw.text((left, top + PICTURE[1] + 2 + LINE_HEIGHT), facts, fill="black")
     return sheet
 
 
-def captions_of(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
+def texts_below(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
     """What stands below a picture: the end of its file's name, as much as there is room for, and its facts."""
     video = shown(row["video"])
     file = f"{rank}.  {video}"

@@ -63,7 +63,7 @@ class BytesRead:
 ReaderMessage = MomentBatch | EmbeddedMoments | GroupEnd | BytesRead
 
 
-def grouped(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
+def file_groups(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
     """Groups of files that are committed together."""
     group: list[WantedFile] = []
     for wanted in files:
@@ -320,7 +320,7 @@ def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Itera
     """What the reader gives for all groups, read in a thread so that decoding and the model overlap."""
     messages: queue.Queue[ReaderMessage | BaseException | None] = queue.Queue(BATCHES_AHEAD)
     stopped = threading.Event()
-    work = threading.Thread(target=fill, args=(messages, reader, groups, stopped), daemon=True)
+    work = threading.Thread(target=fill_queue, args=(messages, reader, groups, stopped), daemon=True)
     work.start()
     try:
         while (message := messages.get()) is not None:
@@ -332,7 +332,7 @@ def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Itera
         work.join(timeout=1.0)
 
 
-def fill(
+def fill_queue(
     messages: "queue.Queue[ReaderMessage | BaseException | None]",
     reader: GroupReader,
     groups: Iterable[list[WantedFile]],

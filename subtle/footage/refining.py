@@ -33,7 +33,7 @@ from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, Toke
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch, end_offsets
 from subtle.embedding.loop import Batch, fill
-from subtle.fig.data import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, feature_origins
 from subtle.run.model_folders import WEIGHTS, check_model_folder
 from subtle.run.results import read_json
 from subtle.run.shared_config import MomentDataConfig
@@ -65,7 +65,7 @@ def what_made_features(folder: Path) -> dict[str, Any]:
         config = read_json(run, config=dict)["config"]
         known = {name: config[name] for name in MomentDataConfig.__dataclass_fields__ if name in config}
         try:
-            made = features_of(MomentDataConfig(**known), config.get("granularity", "fine"))
+            made = feature_origins(MomentDataConfig(**known), config.get("granularity", "fine"))
         except FileNotFoundError as error:
             raise ValueError(f"{folder} was trained on features that are gone; {error}") from error
     else:

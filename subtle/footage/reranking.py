@@ -63,7 +63,7 @@ class ChatReranker:
             )
 
         shown = [] if clip is None else [image_part(frame, max_side=self.max_side) for frame in clip]
-        names = [name_of(rank, row) for rank, row in enumerate(rows, start=1)]
+        names = [ranked_name(rank, row) for rank, row in enumerate(rows, start=1)]
         pairs = [
             PairToScore(name, text, lambda: shown, partial(frames_of, row))
             for name, row in zip(names, rows, strict=True)
@@ -77,7 +77,7 @@ class ChatReranker:
         if isinstance(self.chat, DryRun):
             return list(rows), failures
         scores = [None if isinstance(outcome, Rejection) else float(outcome) for outcome in outcomes]
-        return scored(rows, scores), failures
+        return with_scores(rows, scores), failures
 
     @property
     def cost(self) -> str:
@@ -141,19 +141,19 @@ class MatcherReranker:
                 size = self.scorer.frame_size
                 read = read_frames(path_of(row), self.num_frames, *span, size=size, spread="seconds")
             except (VideoError, OSError) as error:
-                failures[name_of(rank, row)] = str(error)
+                failures[ranked_name(rank, row)] = str(error)
                 scores.append(None)
                 continue
             scores += self.scorer(read.frames, [text])
-        return scored(rows, scores), failures
+        return with_scores(rows, scores), failures
 
 
-def name_of(rank: int, row: FoundRow) -> str:
+def ranked_name(rank: int, row: FoundRow) -> str:
     """How a failure names a moment: by its rank, from 1."""
     return f"#{rank} {row['video']} {row['start_seconds']:.3f}-{row['end_seconds']:.3f}"
 
 
-def scored(rows: Sequence[FoundRow], scores: Sequence[float | None]) -> list[FoundRow]:
+def with_scores(rows: Sequence[FoundRow], scores: Sequence[float | None]) -> list[FoundRow]:
     """Rows with their scores, in their order."""
     judged = [
         row | {"rerank_score": score} | ({} if score is None else {"score": score})

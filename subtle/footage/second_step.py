@@ -64,16 +64,16 @@ class SecondStep:
             if text is None:
                 raise ValueError("--refine finds moments by a text; give --text with it")
             rows, failures = self.refiner(text, rows, self.path_of)
-            told(failures, "videos could not be refined, their moments keep their place", say)
+            say_failures(failures, "videos could not be refined, their moments keep their place", say)
         if self.reranker is not None and rows:
             rows, failures = self.reranker(text, clip, rows, self.path_of)
-            told(failures, f"of {len(rows)} moments have no score of --rerank and keep their place", say)
+            say_failures(failures, f"of {len(rows)} moments have no score of --rerank and keep their place", say)
             if self.reranker.cost:
                 say(self.reranker.cost)
         return list(rows)
 
 
-def told(failures: dict[str, str], what: str, say: Say) -> None:
+def say_failures(failures: dict[str, str], what: str, say: Say) -> None:
     """Say how many failed, and why: the commonest reasons."""
     if failures:
         reasons = Counter(" ".join(reason.split()) for reason in failures.values()).most_common(SHOWN)

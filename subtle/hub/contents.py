@@ -97,7 +97,7 @@ def machine_folders(*more: Path | str | None) -> set[str]:
     return paths - {"/", tempfile.gettempdir()}
 
 
-def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
+def check_files(files: dict[str, Path], folders: Iterable[str]) -> None:
     """Refuse text that names a folder of this machine or someone's home, and any file with a secret.
 
     Raises:
@@ -108,7 +108,7 @@ def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
     machine = re.compile(rf"(?<![\w.~*)}}\]<>-])(?:{own}|{HOMES})(?![\w.-])")
     for name, path in files.items():
         is_vocabulary = path.name in VOCABULARIES
-        is_text, lines = lines_of(path)
+        is_text, lines = text_lines(path)
         for number, line in enumerate(lines, start=1):
             if kind := secret_in(line, of_words=is_vocabulary):
                 raise ValueError(f"{name}, line {number}, holds {kind}; remove it, and revoke it where others saw it")
@@ -134,7 +134,7 @@ def secret_in(line: str, *, of_words: bool = False) -> str | None:
     return f"a secret ({KEYWORDS.secret_type})" if any(LOOKS_MADE.match(value) for value in values) else None
 
 
-def lines_of(path: Path) -> tuple[bool, Iterator[str]]:
+def text_lines(path: Path) -> tuple[bool, Iterator[str]]:
     """Whether a file is text, and its lines; of another file the first ones, read as if it were.
 
     Without its zero bytes, UTF-16 reads as UTF-8 as far as secrets go, which are ASCII.

@@ -13,8 +13,8 @@ from hf_datasets.publishing.generation_code import imported_files
 from hf_models.encoders import Encoder, load_encoder
 from hf_models.feature_store import FeatureStore
 from subtle.commands import SUBTLE
-from subtle.demo_space.app import code_hash, vectors_of
-from subtle.embedding.loop import Work, read_clips
+from subtle.demo_space.app import code_hash, open_vectors
+from subtle.embedding.loop import Work, read_clip_frames
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
@@ -27,7 +27,7 @@ BARE = ("hf_datasets", "hf_models", "hf_models.encoders")
 """Packages that import more than the page needs; they go without."""
 
 
-def prepare(
+def prepare_demo(
     repo_id: str, folder: Path, *, model_repo: str, dataset_repo: str, revision: str | None = None
 ) -> Publication:
     """Write the Space; it runs with public libraries and the two repositories.
@@ -82,7 +82,7 @@ def check_model() -> str:
     disable_progress_bar()
     encoder = load_encoder(str(MINIATURE_TFCOVR))
     try:
-        vectors = vectors_of(encoder, VECTORS)
+        vectors = open_vectors(encoder, VECTORS)
     except ValueError as error:
         raise ValueError(f"{error}; then publish the demo again") from error
     if not vectors:
@@ -101,7 +101,7 @@ def write_vectors(encoder: Encoder, store: FeatureStore) -> None:
     """
     failures: dict[str, str] = {}
     rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
-    read = read_clips(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size)
+    read = read_clip_frames(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size)
     vectors = {clip_id: torch.from_numpy(encoder.vectors([frames])[0]) for clip_id, frames in read}
     if failures:
         raise ValueError(

@@ -35,7 +35,7 @@ IMPORTED = (
 OWN = "Stage 2 takes them for the encoders whose weights they were made with, and refuses others."
 
 
-def prepare(source: str, repo_id: str, folder: Path, *, license: str | None = None) -> Publication:
+def prepare_embeddings(source: str, repo_id: str, folder: Path, *, license: str | None = None) -> Publication:
     """Write a folder that is complete for the Hub.
 
     Args:

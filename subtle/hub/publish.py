@@ -83,7 +83,7 @@ def targets_of(config: PublishConfig) -> list[Target]:
     return targets
 
 
-def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
+def prepare_publication(target: Target, config: PublishConfig, folder: Path) -> Publication:
     """The folder of what is published, complete.
 
     Raises:
@@ -95,16 +95,16 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         from subtle.hub import model
 
         given: dict[str, Any] = {"base_repo": target.base_repo, "part": target.what, "license": config.license}
-        return model.prepare(target.name, target.repo_id, folder, **given)
+        return model.prepare_model(target.name, target.repo_id, folder, **given)
     if target.what == "embeddings":
         from subtle.hub import embeddings
 
-        return embeddings.prepare(target.name, target.repo_id, folder, license=config.license)
+        return embeddings.prepare_embeddings(target.name, target.repo_id, folder, license=config.license)
     if target.what == "demo":
         from subtle.hub import demo
 
         org = target.repo_id.partition("/")[0]
-        return demo.prepare(
+        return demo.prepare_demo(
             target.repo_id,
             folder,
             model_repo=target.base_repo or f"{org}/miniature-tfcovr",
@@ -206,7 +206,7 @@ def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> lis
     publications = []
     for target, folder in zip(targets, folders, strict=True):
         try:
-            publications.append(prepare(target, config, folder))
+            publications.append(prepare_publication(target, config, folder))
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             if getattr(error, "errno", None) in NO_SPACE or "No space left on device" in str(error):

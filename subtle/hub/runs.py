@@ -12,7 +12,7 @@ from hf_datasets.registry import task_id
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED
 from subtle.hub.model_kinds import ADAPTERS, KINDS, ModelKind
-from subtle.hub.publication import read_card
+from subtle.hub.publication import read_header_and_text
 from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.results import read_json
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
@@ -237,7 +237,7 @@ def find_run(source: str, part: SavedPart | None = None) -> Run:
         )
     parts = [folder / name for name in (part or "model", "model")] if folder == run else []
     model = next((path for path in parts if path.is_dir()), folder)
-    kind = kind_of(model)
+    kind = model_kind(model)
     if part and (part == "adapter") != kind.is_adapter:
         raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind.is_adapter else 'a model'}")
     evaluations = {} if model == run else find_evaluations(model)
@@ -282,7 +282,7 @@ def read_results(path: Path) -> dict[str, Any]:
     return results
 
 
-def kind_of(model: Path) -> ModelKind:
+def model_kind(model: Path) -> ModelKind:
     """What kind of model a folder holds.
 
     Raises:
@@ -308,4 +308,4 @@ def written_card(model: Path) -> tuple[dict[str, Any], str]:
     path = model / "README.md"
     if not path.is_file() or PEFT_TEMPLATE in path.read_text(encoding="utf-8"):
         return {}, ""
-    return read_card(path)
+    return read_header_and_text(path)

@@ -27,9 +27,9 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from rich.filesize import decimal
 
-from subtle.hub.contents import check_text, files_of, hidden_files, machine_folders
+from subtle.hub.contents import check_files, files_of, hidden_files, machine_folders
 from subtle.hub.options import PublishConfig
-from subtle.hub.publication import Publication, check_repo_id, read_card
+from subtle.hub.publication import Publication, check_repo_id, read_header_and_text
 
 CARD = "README.md"
 STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html"}
@@ -66,12 +66,12 @@ class Remote:
     @cached_property
     def ours(self) -> set[str]:
         """Files that a publication changed last."""
-        return {name for name, file in self.files.items() if TITLE.fullmatch(title_of(file))}
+        return {name for name, file in self.files.items() if TITLE.fullmatch(commit_title(file))}
 
     @property
     def is_strange(self) -> bool:
         """Whether someone else filled it."""
-        return not self.ours and any(title_of(file) != OF_THE_HUB for file in self.files.values())
+        return not self.ours and any(commit_title(file) != OF_THE_HUB for file in self.files.values())
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class UploadPlan:
     def keeps_card(self) -> bool:
         """Whether someone edited the card on the Hub, and it stays."""
         there = self.remote.files.get(CARD)
-        is_ours = there is None or CARD in self.remote.ours or title_of(there) == OF_THE_HUB
+        is_ours = there is None or CARD in self.remote.ours or commit_title(there) == OF_THE_HUB
         return not (is_ours or CARD in self.same or self.config.replace_card or self.takes_over)
 
     @property
@@ -121,7 +121,7 @@ class UploadPlan:
         """The plan as people read it: files with sizes, and what happens to each."""
         total = decimal(sum(path.stat().st_size for path in self.files.values()))
         publication = self.publication
-        yield f"{publication.repo_id} ({publication.repo_type}): {counted(self.files)}, {total}"
+        yield f"{publication.repo_id} ({publication.repo_type}): {count_files(self.files)}, {total}"
         marks = dict.fromkeys(self.same, "=") | {name: "~" for name in self.sent if name in self.remote.files}
         for name, path in self.files.items():
             mark = "!" if name == CARD and self.keeps_card else marks.get(name, "+")
@@ -140,12 +140,12 @@ class UploadPlan:
             )
 
 
-def title_of(file: RepoFile) -> str:
+def commit_title(file: RepoFile) -> str:
     """The title of the commit that changed a file last."""
     return file.last_commit.title if file.last_commit else ""
 
 
-def counted(files: Collection[str]) -> str:
+def count_files(files: Collection[str]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
@@ -169,8 +169,8 @@ def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -
     """
     check_repo_id(publication.repo_id)
     files = files_of(publication.folder)
-    check_text(files, machine_folders(publication.folder, config.output_dir, config.data_dir, config.video_dir))
-    header = read_card(files[CARD])[0]
+    check_files(files, machine_folders(publication.folder, config.output_dir, config.data_dir, config.video_dir))
+    header = read_header_and_text(files[CARD])[0]
     if publication.repo_type == "space":
         check_space(header, files)
     if remote.is_strange and not config.take_over:
@@ -244,7 +244,7 @@ def upload(api: HfApi, plan: UploadPlan) -> str:
     with explained(publication.repo_id):
         head = remote.head
         if remote.private is None:
-            sdk = read_card(plan.files[CARD])[0]["sdk"] if publication.repo_type == "space" else None
+            sdk = read_header_and_text(plan.files[CARD])[0]["sdk"] if publication.repo_type == "space" else None
             api.create_repo(**where, private=plan.config.private or None, exist_ok=True, space_sdk=sdk)
             head = api.repo_info(**where).sha
         if not plan.is_empty:
@@ -255,7 +255,7 @@ def upload(api: HfApi, plan: UploadPlan) -> str:
                     *(CommitOperationDelete(name, is_folder=False) for name in plan.deleted),
                     *(CommitOperationAdd(name, plan.files[name]) for name in plan.sent),
                 ],
-                commit_message=f"Publish {counted(plan.files)} with subtle-video {version}",
+                commit_message=f"Publish {count_files(plan.files)} with subtle-video {version}",
                 parent_commit=head,
             ).oid
     if tag and tag not in remote.tags:

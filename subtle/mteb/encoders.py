@@ -179,7 +179,7 @@ class RandomEncoder(SegmentEncoder):
 
     def embed_videos(self, frames: list[Any]) -> Tensor:
         """Unit-norm `(B, RANDOM_SIZE)`."""
-        return self._random([named(video) for video in frames])
+        return self._random([segment_name(video) for video in frames])
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, RANDOM_SIZE)`."""
@@ -193,10 +193,10 @@ class RandomEncoder(SegmentEncoder):
         return F.normalize(torch.from_numpy(np.stack(rows)), dim=-1)
 
 
-def named(video: Any) -> str:
+def segment_name(video: Any) -> str:
     """A segment by its file's name and its times: the folder is another one on each machine.
 
-    >>> named(Segment("/cache/vault.mp4", 1.0, 2.5))
+    >>> segment_name(Segment("/cache/vault.mp4", 1.0, 2.5))
     'vault.mp4 1.0 2.5'
     """
     if not isinstance(video, Segment):

@@ -312,7 +312,7 @@ def explain(chat: DryRun) -> str:
     )
 
 
-def run(build: Callable[[Any], int], config: BuildConfig) -> int:
+def run_build(build: Callable[[Any], int], config: BuildConfig) -> int:
     """Run a build; one that is stopped before anything could be kept gives one line on stderr and exit status 1."""
     try:
         return build(config)

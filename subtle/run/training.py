@@ -502,7 +502,7 @@ class TrainingRun(ABC):
                 state = state or model.state_dict()
                 model.save_pretrained(unfinished, state_dict=dict(state), **options)  # which empties what it is given
                 loaded = type(model).from_pretrained(unfinished).state_dict()
-            check_same(state, loaded, str(self.output_dir / folder))
+            check_same_weights(state, loaded, str(self.output_dir / folder))
             for processor in processors:
                 processor.save_pretrained(unfinished)
             for name, content in (files or {}).items():
@@ -545,14 +545,14 @@ class TrainingRun(ABC):
         shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
 
 
-def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
+def check_same_weights(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
     """Refuse to publish what is not what was trained.
 
     Raises:
         AssertionError: A weight is missing, or differs by more than rounding.
 
     Example:
-        >>> check_same({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
+        >>> check_same_weights({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
         Traceback (most recent call last):
         AssertionError: model would not hold what was trained: of 1 weights 1 differ or are missing, as _orig_mod.bias
     """

@@ -317,7 +317,7 @@ class Service:
             return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the body'}: {one['msg']}" for one in wrong)
         if isinstance(error, TimeoutError):
             return f"this took longer than {self.timeout_seconds:g} s"
-        detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
+        detail = plain(error) if http_status(error) == 422 else f"the index cannot be searched now: {plain(error)}"
         for path in {str(self.index.store.path), str(self.media.folder), str(Path.cwd())}:
             detail = detail.replace(path, "the index")
         return detail
@@ -363,7 +363,7 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-def status_of(error: BaseException) -> int:
+def http_status(error: BaseException) -> int:
     """The HTTP status of an exception of the library."""
     if isinstance(error, IndexDamagedError | ModelChangedError):
         return 503  # until somebody mends the index
@@ -509,7 +509,7 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
     async def failed(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, StarletteHTTPException):
             return problem(error.status_code, service.said_of(error), dict(error.headers or {}))
-        return problem(status_of(error), service.said_of(error), CLOSED if isinstance(error, TimeoutError) else None)
+        return problem(http_status(error), service.said_of(error), CLOSED if isinstance(error, TimeoutError) else None)
 
     for kind in (StarletteHTTPException, RequestValidationError, ValueError, OSError, RuntimeError):
         api.add_exception_handler(kind, failed)

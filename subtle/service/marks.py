@@ -75,7 +75,7 @@ class Marks:
             if query is not None and query.stretch.upload is not None:
                 self.keep(query)
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):
-            rows = [one for one in self.read() if key_of(one) != key_of(made)]
+            rows = [one for one in self.read() if mark_key(one) != mark_key(made)]
             rows += [made] if is_right is not None else []
             file = io.StringIO()
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)  # or \r would end a row
@@ -85,7 +85,7 @@ class Marks:
 
     def keep(self, query: Query) -> None:
         """Copy an upload to where its marks are."""
-        kept = self.path.parent / name_of(query)
+        kept = self.path.parent / video_of_query(query)
         if query.stretch.upload is not None and not kept.is_file():
             with replacing(kept) as draft:
                 shutil.copyfile(query.stretch.upload, draft)
@@ -94,7 +94,7 @@ class Marks:
         """A mark as a row of the file; seconds to the millisecond."""
         times = ("", "") if query is None else (f"{query.start_seconds:.3f}", f"{query.end_seconds:.3f}")
         values = (
-            *("" if query is None else name_of(query), *times, " ".join((text or "").split())),
+            *("" if query is None else video_of_query(query), *times, " ".join((text or "").split())),
             *(
                 row["video"],
                 *("" if row[name] is None else f"{row[name]:.3f}" for name in ("start_seconds", "end_seconds")),
@@ -105,17 +105,17 @@ class Marks:
 
     def of(self, query: Query | None, text: str, found: list[dict[str, Any]]) -> dict[int, bool]:
         """The marks of found moments, by their places."""
-        marked = {key_of(one): one["is_right"] == "true" for one in self.read()}
-        keys = [key_of(self.row(query, text, row, None)) for row in found]
+        marked = {mark_key(one): one["is_right"] == "true" for one in self.read()}
+        keys = [mark_key(self.row(query, text, row, None)) for row in found]
         return {place: marked[key] for place, key in enumerate(keys) if key in marked}
 
 
-def name_of(query: Query) -> str:
+def video_of_query(query: Query) -> str:
     """A query's video: its path below the root of the index, or, of an upload, below the folder of the marks."""
     upload = query.stretch.upload
     return query.stretch.video if upload is None else f"{QUERIES}/{query.fingerprint[:16]}{upload.suffix}"
 
 
-def key_of(mark: dict[str, str]) -> tuple[str, ...]:
+def mark_key(mark: dict[str, str]) -> tuple[str, ...]:
     """What a mark is about."""
     return tuple(mark[name] for name in COLUMNS[:7])

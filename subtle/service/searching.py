@@ -195,10 +195,10 @@ class MomentSearch:
         return [], f"there is no other moment {' '.join(filters)}".rstrip()
 
 
-def spread(rows: Sequence[One], most: int) -> list[One]:
+def evenly_chosen(rows: Sequence[One], most: int) -> list[One]:
     """At most so many, evenly chosen.
 
-    >>> spread([0, 1, 2, 3, 4, 5], 3)
+    >>> evenly_chosen([0, 1, 2, 3, 4, 5], 3)
     [0, 2, 4]
     """
     return list(rows) if len(rows) <= most else [rows[place * len(rows) // most] for place in range(most)]

@@ -11,14 +11,14 @@ import polars as pl
 
 from hf_datasets.drafts import replacing
 from hf_models.encoders import Estimate
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
+from subtle.evaluate.evaluate_tfcovr import evaluate_ranking, is_trained, standard, trained, write_parquet
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
-from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
+from subtle.table.differences import QUERIES, find_differences, over_seeds, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
 from subtle.table.rows import TableRow, data_of, row_folder
@@ -60,7 +60,7 @@ def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
     return base1, base2
 
 
-def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[VariationRun]:
+def planned_runs(config: AblateConfig, variations: dict[str, Variation]) -> list[VariationRun]:
     """The runs of this call, all seeds of a variation after each other."""
     unknown = sorted(set(config.rows or ()) - variations.keys())
     if unknown:
@@ -102,7 +102,7 @@ class Ablation(Table[VariationRun]):
 
     def __init__(self, config: AblateConfig) -> None:
         self.variations = read_variations(config.variations, STAGES)
-        runs = planned(config, self.variations)
+        runs = planned_runs(config, self.variations)
         super().__init__(with_split(config))
         self.title = config.title
         self.seed = config.seed
@@ -113,7 +113,7 @@ class Ablation(Table[VariationRun]):
         ]
 
     def asked(self) -> list[VariationRun]:
-        """All: `planned` leaves other variations out."""
+        """All: `planned_runs` leaves other variations out."""
         return list(self.rows)
 
     def settings(self, row: VariationRun) -> dict[str, Any]:
@@ -159,12 +159,12 @@ class Ablation(Table[VariationRun]):
                 take_clips(row, "-shuffled")
         ready = trained(row.stage2, embed_config(row.stage2, folder, **own), FOLDER_FLAG)
         encoders = encoders_made_by(ready.model)
-        found = evaluate(ready, self.protocol, self.device, self.score)
+        found = evaluate_ranking(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")
             queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
             queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
-            write_table(queries, row_folder(self.output_dir, row.name) / QUERIES)
+            write_parquet(queries, row_folder(self.output_dir, row.name) / QUERIES)
         details: dict[str, Any] = {"variation": row.variation.name, "shuffled": row.shuffled, "encoders": encoders}
         data = self.data | {"signature": found.signature}
         return Measured(found.metrics, data, details=details | {"coverage": found.coverage})
@@ -176,7 +176,7 @@ class Ablation(Table[VariationRun]):
         if others := sorted(named - variations.keys()):
             print(f"left out, because --variations has no such name: {', '.join(others)}")
         results = over_seeds(found, variations, config.seeds, shuffled=config.shuffled)
-        compared = differences(results, variations)
+        compared = find_differences(results, variations)
         table = {row.name: row for row in (result.as_row(compared) for result in results.values()) if row}
         status = finish_table(
             self.output_dir,
@@ -210,7 +210,7 @@ class Ablation(Table[VariationRun]):
                     forwards[model] = Forward.of(model, None)
                 models.setdefault(variation, {})[model] = forwards[model].estimate
             frame = 0.0 if is_imported(row) else forwards[base].frame
-            for *step, is_done, hours in steps_of(row, frame, machine, sizes, num_triplets):
+            for *step, is_done, hours in work_of_row(row, frame, machine, sizes, num_triplets):
                 if not is_done:
                     left.setdefault((step[0], step[1]), (variation, hours))
         found = []
@@ -222,7 +222,7 @@ class Ablation(Table[VariationRun]):
         return found
 
 
-def steps_of(
+def work_of_row(
     row: VariationRun, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
 ) -> Iterator[tuple[str, str, bool, float]]:
     """What a row takes: kind, folder, whether it is done, hours.

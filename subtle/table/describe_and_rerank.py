@@ -21,7 +21,7 @@ from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from hf_models.encoders import load_encoder, short_name
 from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator
-from subtle.run.build import Build, run
+from subtle.run.build import Build, run_build
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import write_results
@@ -327,4 +327,4 @@ def measure(config: DescribeAndRerankConfig) -> int:
 def main(config: DescribeAndRerankConfig) -> int:
     """The same, with what answers requests where it is asked for; the exit status."""
     disable_progress_bar()
-    return run(measure, config)
+    return run_build(measure, config)

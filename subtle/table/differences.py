@@ -148,7 +148,7 @@ def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "stage1": stage1}
 
 
-def differences(
+def find_differences(
     results: Mapping[tuple[str, bool], VariationResult], variations: Mapping[str, Variation]
 ) -> list[PairedDifference]:
     """Each variation against that which it names, and in order against shuffled, of what `over_seeds` gave."""

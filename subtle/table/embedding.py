@@ -16,7 +16,7 @@ from torch import Tensor
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
-from subtle.embedding.loop import Batch, ClipRow, Work, fill, read_clips
+from subtle.embedding.loop import Batch, ClipRow, Work, fill, read_clip_frames
 from subtle.run.batches import batched
 from subtle.run.data import missing_by_reason
 
@@ -89,7 +89,7 @@ class Embedder:
         failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
         def encoded() -> Iterator[Batch]:
-            arriving = read_clips(todo, num_frames, failures, self.work, spread=encoder.spread)
+            arriving = read_clip_frames(todo, num_frames, failures, self.work, spread=encoder.spread)
             for read in batched(arriving, self.work.batch_size):
                 yield (
                     [keys[clip_id] for clip_id, _ in read],
@@ -147,7 +147,7 @@ class Embedder:
 
         def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
             wanted = [by_id[clip_id] for clip_id in pairs]
-            for clip_id, frames in read_clips(wanted, num_frames, unreadable, self.work, spread=encoder.spread):
+            for clip_id, frames in read_clip_frames(wanted, num_frames, unreadable, self.work, spread=encoder.spread):
                 yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
         def encoded() -> Iterator[Batch]:
@@ -198,7 +198,7 @@ def collect(
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
 
 
-def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[ClipRow]) -> list[ClipRow]:
+def clips_of_queries(rows: Iterable[Mapping[str, Any]], clips: Collection[ClipRow]) -> list[ClipRow]:
     """The clips of queries, each once."""
     wanted = {row["query_clip_id"] for row in rows}
     return [clip for clip in clips if clip["clip_id"] in wanted]

@@ -8,7 +8,7 @@ from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained
+from subtle.evaluate.evaluate_tfcovr import evaluate_ranking, is_trained, standard, trained
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
@@ -136,7 +136,7 @@ def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str,
         make_stage1(config)
     ready = trained(run, embed_config(run, run.embeddings), "--output_dir")
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
-    found = evaluate(ready, standard(config), device, ComposedRetrievalMeasure())
+    found = evaluate_ranking(ready, standard(config), device, ComposedRetrievalMeasure())
     return found.metrics, {"coverage": found.coverage, "signature": found.signature}
 
 

@@ -26,7 +26,7 @@ from hf_models.encoders import (
 )
 from hf_models.encoders.protocol import mean_of, unit
 from subtle.embedding.loop import ClipRow
-from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
+from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of_queries
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
 DESCRIPTION_WEIGHT = 0.2
@@ -145,7 +145,7 @@ def from_halves(
     way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[ClipRow], num_frames: int | None
 ) -> Embedded:
     """Queries that are the mean of a clip's and a text's embedding, or the clip's alone."""
-    of_clips = embedder.clips(clips_of(rows, clips), num_frames)
+    of_clips = embedder.clips(clips_of_queries(rows, clips), num_frames)
     readable = set(of_clips.ids)
     kept = [row for row in rows if row["query_clip_id"] in readable]
     failures = {

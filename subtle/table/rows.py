@@ -185,14 +185,14 @@ def read_rows(folders: Sequence[str | Path]) -> dict[str, TableRow]:
             row = read_row(path)
             known = found.get(row.name)
             if known and known.metrics is not None and row.metrics is not None:
-                check_same(known, row)
+                check_rows_agree(known, row)
             if known is None or (known.metrics is None and row.metrics is not None):
                 found[row.name] = row
     check_data([row for row in found.values() if row.metrics is not None])
     return found
 
 
-def check_same(one: TableRow, other: TableRow) -> None:
+def check_rows_agree(one: TableRow, other: TableRow) -> None:
     """Raise where two measurements of a row disagree."""
     cure = "delete one of them, or leave its folder out"
     if changed := changes(one.config, other.config):

@@ -143,7 +143,7 @@ class Table(ABC, Generic[R]):
                     raise
                 self.fail(row, error)
                 if processes().num_processes > 1:  # the others may wait for what this one will not send
-                    raise SystemExit(f"{row.name} failed on one of several processes: {reason_of(error)}") from None
+                    raise SystemExit(f"{row.name} failed on one of several processes: {cause_of(error)}") from None
                 continue
             if processes().is_main_process:
                 write_row(
@@ -167,7 +167,7 @@ class Table(ABC, Generic[R]):
         Raises:
             BaseException: it is a bug.
         """
-        reason = reason_of(error)
+        reason = cause_of(error)
         say(f"{row.name} failed: {reason}")
         if processes().is_main_process:
             write_failure(self.output_dir, row.name, reason, self.columns(row))
@@ -204,7 +204,7 @@ def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def reason_of(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
     """What a row's failure is put down to, in one line.
 
     Raises:
@@ -268,7 +268,7 @@ def finish_table(
     data = next((rows[name].data for name in measured), {})
     with replacing_files(Path(output_dir)) as draft:
         (draft / "table.md").write_text(as_markdown(f"{title}, %", [head, *cells]), encoding="utf-8")
-        (draft / "table.csv").write_text(as_csv(names, headings, rows), encoding="utf-8", newline="")
+        (draft / "table.csv").write_text(rows_as_csv(names, headings, rows), encoding="utf-8", newline="")
         write_results(
             draft,
             measured,
@@ -298,7 +298,7 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, TableRow]) -> str:
+def rows_as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, TableRow]) -> str:
     """All rows with all their metrics as fractions."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row.metrics or ()))
     text = io.StringIO()

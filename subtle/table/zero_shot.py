@@ -19,7 +19,7 @@ from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
 from subtle.table.caption_texts import Captions, captions_for, check_share, texts_digest
 from subtle.table.costs import Cost, Forward, Machine
-from subtle.table.embedding import Embedder, clips_of
+from subtle.table.embedding import Embedder, clips_of_queries
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
 from subtle.table.rows import TableRow, is_done
@@ -150,7 +150,7 @@ class Table2(Table[ZeroShotRow]):
         clips, num_queries = len(self.benchmark.clips), len(self.benchmark.rows)
         way = WAYS[row.way]
         composes = row.way in {"prompt", "cross-attention", "ecde"}
-        of_queries = len(clips_of(self.benchmark.rows, list(self.benchmark.clips.values())))
+        of_queries = len(clips_of_queries(self.benchmark.rows, list(self.benchmark.clips.values())))
         query_clips = num_queries * (1 + (row.way == "ecde")) if composes else of_queries
         frames = (row.target_frames or 12) * clips
         if way.reads_video and (composes or row.query_frames != row.target_frames):

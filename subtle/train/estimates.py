@@ -358,7 +358,7 @@ def estimate_run(config: Any, num_processes: int | None = None) -> RunCost:
     return RunCost(planned, cost, processes, memory | {"CUDA itself": CONTEXT_BYTES}, steps)
 
 
-def describe(config: Any) -> str:
+def dry_run_table(config: Any) -> str:
     """The table that `--dry_run` prints, at most 100 columns wide."""
     run = estimate_run(config)
     cost, planned, gigabytes = run.cost, run.planned, run.memory_bytes / 2**30
@@ -396,4 +396,4 @@ def describe(config: Any) -> str:
 def main(config: Any) -> None:
     """What `--dry_run` of a recipe does, on one process of a launch."""
     if os.environ.get("RANK", "0") == "0":
-        print(describe(config))
+        print(dry_run_table(config))

@@ -114,7 +114,7 @@ def main(config: QuickstartConfig) -> int:
             console.print(f"stopped at “{step.title}”; fix it and run this again to go on", style="red")
             return status
         seconds[step.title] = time.monotonic() - start
-    show(seconds, console)
+    print_seconds(seconds, console)
     return 0
 
 
@@ -128,7 +128,7 @@ def status_of(step: QuickstartStep) -> int:
         return stop.code if isinstance(stop.code, int) else 1
 
 
-def show(seconds: dict[str, float], console: Screen) -> None:
+def print_seconds(seconds: dict[str, float], console: Screen) -> None:
     """Print the seconds of each step."""
     table = Table("step", "seconds", title="Time", title_justify="left")
     table.columns[1].justify = "right"

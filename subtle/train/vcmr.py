@@ -28,7 +28,7 @@ from hf_models.moments.ranking import rank
 from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
-from subtle.fig.data import FEATURES_FILE, features_of, load_moments, span_preset
+from subtle.fig.data import FEATURES_FILE, feature_origins, load_moments, span_preset
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
 from subtle.options import nearest
 from subtle.run.accelerator import from_main, processes
@@ -137,7 +137,7 @@ class VCMR(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(
             model,
             torch.optim.AdamW(
-                parameter_groups(model, config.weight_decay),
+                decay_groups(model, config.weight_decay),
                 lr=config.learning_rate,
                 betas=(0.9, config.adam_beta2),
             ),
@@ -213,7 +213,7 @@ class VCMR(TrainingRun):
         if self.accelerator.is_main_process:
             model = self.plain_model.cpu()
             model.load_state_dict(load_file(self.best_weights))
-            self.write_model(model, files={FEATURES_FILE: features_of(self.config, self.config.granularity)})
+            self.write_model(model, files={FEATURES_FILE: feature_origins(self.config, self.config.granularity)})
         coverage = {
             "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
             "validation": self.validation_split.coverage,
@@ -221,7 +221,7 @@ class VCMR(TrainingRun):
         return metrics, {"signature": self.measure.signature, "coverage": coverage}
 
 
-def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
+def decay_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
     """Biases and norms do not decay."""
     decaying = set(get_parameter_names(model, [torch.nn.LayerNorm], [r"bias$"]))
     parameters = dict(model.named_parameters())

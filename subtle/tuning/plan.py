@@ -213,7 +213,7 @@ def content(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def check_same(plan: Plan, wanted: dict[str, Any]) -> None:
+def check_same_run(plan: Plan, wanted: dict[str, Any]) -> None:
     """Note what the run is made from, or refuse to go on with a run that was made from something else.
 
     Raises:

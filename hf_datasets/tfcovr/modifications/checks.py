@@ -62,12 +62,12 @@ def rejection_reason(source: Attributes, target: Attributes, text: str) -> str |
         if not follows(change, source, target) and not is_named(change, instruction, target_text, target)
     ]
     if missing:
-        names = ", ".join(f"{change.attribute} to {shown(change.target)!r}" for change in missing)
+        names = ", ".join(f"{change.attribute} to {reason_value(change.target)!r}" for change in missing)
         return f"does not name what changes: {names}"
     return None
 
 
-def shown(value: object) -> str:
+def reason_value(value: object) -> str:
     """A value as reasons show it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -132,11 +132,11 @@ def check_numbers(instruction: Instruction, target_text: Instruction, target: At
     for count in instruction.counts:
         allowed = allowed_counts(target, count.unit, count.after)
         if count.value not in allowed:
-            has = " or ".join(shown(value) for value in sorted(allowed))
-            return f"says {shown(count.value)} {count.unit}, the target has {has}"
+            has = " or ".join(reason_value(value) for value in sorted(allowed))
+            return f"says {reason_value(count.value)} {count.unit}, the target has {has}"
     strange = instruction.numbers - target_text.numbers - {count.value for count in instruction.counts}
     if strange:
-        return f"says {shown(min(strange))}, a number that the target does not have"
+        return f"says {reason_value(min(strange))}, a number that the target does not have"
     return None
 
 

@@ -20,7 +20,7 @@ from hf_datasets.comp.paragraphs import (
     split_sentences,
     word_overlap,
 )
-from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
+from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, add_connectives
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.offline_chat import RuleBasedGenerator
@@ -167,10 +167,10 @@ def test_answers_of_the_rule_based_generator_are_accepted(task):
 
 
 def test_the_rule_based_connectives_lead_forward_and_keep_the_sentences():
-    text = connect(ROW)
+    text = add_connectives(ROW)
     assert text != ROW.text
     assert text.count(".") == 3
-    assert connect(ROW) == text
+    assert add_connectives(ROW) == text
 
 
 @pytest.mark.parametrize(

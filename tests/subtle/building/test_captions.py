@@ -18,7 +18,7 @@ from hf_datasets.tfcovr.labels import find_label
 from subtle.building import caption_rewrite, caption_write
 from subtle.building.options import CaptionRewriteConfig, CaptionWriteConfig
 from subtle.options import run_recipe
-from subtle.run.build import run
+from subtle.run.build import run_build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.captions import clips_of, read_captions
@@ -65,7 +65,7 @@ def call(data, tmp_path):
             **chat,
             **changes,
         }
-        return run_recipe(partial(run, module.main), kinds[module](**fields))
+        return run_recipe(partial(run_build, module.main), kinds[module](**fields))
 
     return make
 

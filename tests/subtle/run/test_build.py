@@ -22,10 +22,10 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.tfcovr.labels import answers_of
 from subtle.building import build_comp, build_fig, build_tfcovr
-from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.analyse_tfcovr import run
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.options import parse_config, run_recipe
-from subtle.run.build import run
+from subtle.run.build import run_build
 from tests.fixtures.verbs import typed
 
 CANARY = "sk-canary-77aa31e5"
@@ -37,7 +37,7 @@ def build(module, config_class, *options):
         config = parse_config(config_class, module.__doc__, arguments)
     except SystemExit as end:
         return end.code
-    return run_recipe(partial(run, module.main), config)
+    return run_recipe(partial(run_build, module.main), config)
 
 
 def tfcovr(tmp_path, *options, limit=30):
@@ -95,7 +95,7 @@ def test_tfcovrs_counts_stand_beside_the_papers_in_builds_and_analyses_of_annota
         "labels": 3, "clips": 60, "videos": 20, "seconds_mean": pytest.approx(0.9),
     }  # fmt: skip
     given = {"dataset_config": "source", "data_dir": str(tmp_path / "built"), "output_dir": str(tmp_path / "analysis")}
-    analyze(AnalyzeTFCoVRConfig(**given))
+    run(AnalyzeTFCoVRConfig(**given))
     again = json.loads((tmp_path / "analysis" / "statistics.json").read_text())
     assert again["finegym"].pop("seconds_mean")["here"] == pytest.approx(0.9)
     del compared["finegym"]["seconds_mean"]

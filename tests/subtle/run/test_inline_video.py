@@ -7,7 +7,7 @@ import av
 import numpy as np
 import pytest
 
-from subtle.run.inline_video import encode_clip
+from subtle.run.inline_video import clip_data_url
 
 
 def write_video(path, num_frames, frames_per_second):
@@ -32,7 +32,7 @@ def write_video(path, num_frames, frames_per_second):
 def test_an_encoded_clip_plays_at_the_speed_of_the_video(tmp_path, num_frames, span, seconds, shown):
     path = tmp_path / "video.mp4"
     write_video(path, num_frames, 8)
-    url = encode_clip({"video": str(path), "start_seconds": span[0], "end_seconds": span[1]})
+    url = clip_data_url({"video": str(path), "start_seconds": span[0], "end_seconds": span[1]})
     with av.open(io.BytesIO(base64.b64decode(url.removeprefix("data:video/mp4;base64,")))) as container:
         frames = list(container.decode(video=0))
         assert float(container.duration / av.time_base) == pytest.approx(seconds, rel=0.02)
@@ -42,6 +42,6 @@ def test_an_encoded_clip_plays_at_the_speed_of_the_video(tmp_path, num_frames, s
 def test_a_clip_without_a_readable_video_or_a_valid_span_has_no_url(tmp_path):
     write_video(tmp_path / "video.mp4", 8, 8)
     gone = {"video": str(tmp_path / "gone.mp4"), "start_seconds": None, "end_seconds": None}
-    assert encode_clip(gone) is None
-    assert encode_clip(gone | {"video": None}) is None
-    assert encode_clip({"video": str(tmp_path / "video.mp4"), "start_seconds": 1.0, "end_seconds": 1.0}) is None
+    assert clip_data_url(gone) is None
+    assert clip_data_url(gone | {"video": None}) is None
+    assert clip_data_url({"video": str(tmp_path / "video.mp4"), "start_seconds": 1.0, "end_seconds": 1.0}) is None

@@ -10,7 +10,7 @@ from subtle.run.architectures import KNOWN, read_sizes
 from subtle.run.gpus import GPUS
 from subtle.run.step_costs import count_step
 from subtle.train import estimates
-from subtle.train.estimates import describe, estimate_run, plan_stage1
+from subtle.train.estimates import dry_run_table, estimate_run, plan_stage1
 from subtle.train.options import NoiseEvaluatorConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
 
 ON_PAPER = {
@@ -42,7 +42,7 @@ def test_what_is_counted_without_values_is_what_a_real_step_holds(checkpointing)
 def test_every_kind_of_training_is_estimated_without_data_or_weights(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     kind, words, steps = ON_PAPER[name]
-    shown = describe(parse_config(kind, None, words))
+    shown = dry_run_table(parse_config(kind, None, words))
     assert max(map(len, shown.splitlines())) <= 100
     assert all(part in shown for part in ("GPU memory:", "activations", "RTX 4090 (24)", "TFLOP", steps))
     assert not [*tmp_path.iterdir()]
