@@ -28,7 +28,7 @@ VERBS = {
     "Measuring": ("evaluate", "table", "judge", "report"),
     "On the Hub": ("publish",),
 }
-FOLDERS = ("configs", "accelerate", "cluster", "weights")
+RECIPE_FOLDERS = ("configs", "accelerate", "cluster", "weights")
 DISTRIBUTION = "subtle-video"
 
 
@@ -80,7 +80,7 @@ def overview() -> str:
 
 def show_path(words: list[str], verbs: list[str]) -> int:
     """Print where a script, a folder of files or one of these files is."""
-    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(FOLDERS)}, or a file in these"
+    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(RECIPE_FOLDERS)}, or a file in these"
     if len(words) != 1:
         return refuse(f"subtle path takes one name: {allowed}")
     (word,) = words
@@ -89,9 +89,9 @@ def show_path(words: list[str], verbs: list[str]) -> int:
         return print_text(str(RECIPES / f"{word}.py"))
     is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
     for relative in (name, "configs" / name) if is_inside else ():
-        if relative.parts[0] in FOLDERS and (RECIPES / relative).exists():
+        if relative.parts[0] in RECIPE_FOLDERS and (RECIPES / relative).exists():
             return print_text(str(RECIPES / relative))
-    return refuse(f"there is no {word!r}; {allowed}{nearest_verb(word, [*verbs, *FOLDERS])}")
+    return refuse(f"there is no {word!r}; {allowed}{nearest_verb(word, [*verbs, *RECIPE_FOLDERS])}")
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:

@@ -32,7 +32,7 @@ from subtle.commands import nearest as nearest  # tables and trainings take it f
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")
-KINDS = {
+VALUE_KINDS = {
     bool: ("true|false", "true or false"),
     int: ("INT", "a whole number"),
     float: ("FLOAT", "a number"),
@@ -64,7 +64,7 @@ class Setting:
     group: type  # the configuration class that introduced it
     help: str
     default: Any
-    kind: type  # of one value, a key of `KINDS`
+    kind: type  # of one value, a key of `VALUE_KINDS`
     choices: tuple[str, ...]  # the only values there are; empty where any will do
     names: tuple[str, ...]  # see `option`
     is_list: bool
@@ -100,7 +100,7 @@ class Setting:
                 read = self.kind(value)
         if not isinstance(read, self.kind) or (self.kind is int and isinstance(read, bool)):
             hint = f"; write it in quotes: '{value}'" if self.kind is str and not isinstance(value, list | dict) else ""
-            raise ValueError(f"{value!r} is not {KINDS[self.kind][1]}{hint}")
+            raise ValueError(f"{value!r} is not {VALUE_KINDS[self.kind][1]}{hint}")
         return read
 
     @property
@@ -178,7 +178,7 @@ class ConfigParser(argparse.ArgumentParser):
         for title, settings in itertools.groupby(self.settings.values(), lambda setting: group_title(setting.group)):
             group = self.add_argument_group(title.rstrip("."))
             for setting in settings:
-                shape: dict[str, Any] = {"metavar": KINDS[setting.kind][0]}
+                shape: dict[str, Any] = {"metavar": VALUE_KINDS[setting.kind][0]}
                 if setting.choices:
                     shape["metavar"] = f"{{{','.join(setting.choices)}}}"
                 if setting.is_list:

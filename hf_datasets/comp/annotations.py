@@ -12,7 +12,7 @@ from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import Subset, read_youcook2
 
 SourceName = Literal["activitynet", "youcook2"]
-SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
+CAPTION_SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
 """Stem of an annotation file, without `_modified` -> split."""
 OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
 SUBSETS: dict[str, Subset] = {"train": "training", "validation": "validation"}
@@ -29,7 +29,7 @@ def annotation_files(folder: Path) -> dict[str, Path]:
     """
     found = {}
     for path in sorted(folder.glob("*.json")):
-        split = SPLITS.get(path.stem.removesuffix("_modified"))
+        split = CAPTION_SPLITS.get(path.stem.removesuffix("_modified"))
         if split:
             found[split] = path
     official = sorted(folder.glob(OFFICIAL_YOUCOOK2))

@@ -24,7 +24,7 @@ from hf_datasets.video.backends import open_video
 
 UNLABELED = "unlabeled"
 """The label in a task of a moment that has none; what keeps it is left out."""
-SCHEMA = {"video": pl.String, "start_seconds": pl.Float64, "end_seconds": pl.Float64, "label": pl.String}
+ANNOTATION_SCHEMA = {"video": pl.String, "start_seconds": pl.Float64, "end_seconds": pl.Float64, "label": pl.String}
 
 
 class _Range(BaseModel):
@@ -83,7 +83,7 @@ def read_annotations(path: Path, video_dir: Path) -> tuple[pl.DataFrame, list[Re
             rows.append(_row(found, videos))
         except (ValueError, VideoError) as error:
             rejections.append(Rejection(f"{error}: {found.place} of {path}", str(found), found.place))
-    return pl.DataFrame(rows, schema=SCHEMA), rejections
+    return pl.DataFrame(rows, schema=ANNOTATION_SCHEMA), rejections
 
 
 def _row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ REQUIRED = ("video", "start_seconds", "end_seconds")
 OPTIONAL = ("moment_id", "label", "text")
 ALIASES = {"video_id": "video", "path": "video", "clip_id": "moment_id", "description": "text"}
 TIMES = ("start_seconds", "end_seconds")
-CONTROL_CHARACTERS = r"[\x00-\x1f\x7f-\x9f]"
+CONTROL_CODES = r"[\x00-\x1f\x7f-\x9f]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "control character in video or moment_id; remove it": pl.any_horizontal(
-            pl.col(name).str.contains(CONTROL_CHARACTERS) for name in ("video", "moment_id")
+            pl.col(name).str.contains(CONTROL_CODES) for name in ("video", "moment_id")
         ),
         **time_checks(TIMES),
         "duplicate moment id; the first is kept": ~pl.col("moment_id").is_first_distinct(),

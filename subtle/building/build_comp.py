@@ -20,7 +20,7 @@ from hf_datasets.records import CaptionedVideo
 from subtle.building.options import BuildCompConfig
 from subtle.run.build import Build
 
-CARD = Path(comp.__file__).with_name("README.md")
+COMP_CARD = Path(comp.__file__).with_name("README.md")
 
 
 def annotation_source(config: BuildCompConfig) -> SourceName:
@@ -66,7 +66,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
     facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in Counter(found).items()}
     return build.write(
         {"source": tables},
-        card=CARD,
+        card=COMP_CARD,
         compare=lambda _: beside_paper(PAPER_COUNTS, disruption_counts(f"{source}_comp", counts)),
         source=Path(config.source).name,
         max_iou=max_iou,

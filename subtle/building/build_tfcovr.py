@@ -31,7 +31,7 @@ from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_FEATURES, split_b
 from subtle.building.options import BuildTFCoVRConfig
 from subtle.run.build import Build
 
-CARD = Path(builder.__file__).with_name("README.md")
+TFCOVR_CARD = Path(builder.__file__).with_name("README.md")
 
 
 def read_clips_and_labels(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
@@ -108,7 +108,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
             | {"train": chain(labeled(rows["train"](), TRIPLET_FEATURES), marked.tables())},
             f"{config.name}-clips": {split: labeled([found.clip_table(split)], CLIP_FEATURES) for split in SPLITS},
         },
-        card=CARD,
+        card=TFCOVR_CARD,
         compare=compare if config.source else None,
         source=config.data_dir or config.source or "the miniature",
     )

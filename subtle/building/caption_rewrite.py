@@ -25,8 +25,8 @@ from subtle.tfcovr.captions import (
     sport_of_clip,
 )
 
-COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
-COLUMNS += ("sport", "label", "model", "captions_by")
+REWRITTEN_COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
+REWRITTEN_COLUMNS += ("sport", "label", "model", "captions_by")
 
 
 def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, ClipRow]) -> tuple[pl.DataFrame, str]:
@@ -93,7 +93,7 @@ def main(config: CaptionRewriteConfig) -> int:
         [row | {"caption": row["target_caption"]} for row in found],
         f"{config.dataset_config}, {config.split}, targets",
         file="rewritten.parquet",
-        columns=COLUMNS,
+        columns=REWRITTEN_COLUMNS,
         beside={"the query's caption": tallies(found)},
         captions_by=found[0]["captions_by"] if found else None,
         coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),

@@ -21,7 +21,7 @@ from subtle.building.options import CaptionSelectConfig
 from subtle.run.accelerator import make_accelerator
 from subtle.run.model_folders import check_model_folder
 
-CARD = Path(fig.__file__).with_name("README.md")
+FIG_CARD = Path(fig.__file__).with_name("README.md")
 
 
 def load_scorer(config: CaptionSelectConfig) -> Scorer:
@@ -82,7 +82,7 @@ def run(config: CaptionSelectConfig) -> dict[str, int]:
     provenance = {"built in": Path(config.build).name, "noise evaluator": config.model}
     tables = {PUBLISHED_FOLDER: splits}
     with writing(Path(config.output_dir)):
-        write_folder(tables, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
+        write_folder(tables, config.output_dir, card=FIG_CARD, provenance=provenance, rejections=rejections)
     judged = total - len(rejections)
     print(
         f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a "

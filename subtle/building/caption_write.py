@@ -25,7 +25,7 @@ from subtle.tfcovr.captions import (
     sport_of_clip,
 )
 
-COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
+CAPTION_COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
 
 def to_caption(config: CaptionWriteConfig, row: ClipRow) -> ClipToCaption | Rejection:
@@ -78,7 +78,7 @@ def main(config: CaptionWriteConfig) -> int:
     found = ask_for_captions(build, config, clips)
     title = f"{config.dataset_config}, {config.split}"
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
-    return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
+    return write_scored(build, found, found, title, file="captions.parquet", columns=CAPTION_COLUMNS, coverage=coverage)
 
 
 def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> int:

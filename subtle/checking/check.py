@@ -19,7 +19,7 @@ from subtle.run.printing import show, show_beside_paper
 from subtle.run.results import write_results
 
 READ = {"tfcovr": annotations.tfcovr, "comp": annotations.comp, "fig": annotations.fig}
-COUNTS = {"tfcovr": TFCOVR_COUNTS, "comp": COMP_COUNTS, "fig": FIG_COUNTS}
+COUNTS_OF_PAPERS = {"tfcovr": TFCOVR_COUNTS, "comp": COMP_COUNTS, "fig": FIG_COUNTS}
 SHOWN = 3
 """Examples of what is wrong, beside their number."""
 
@@ -123,7 +123,7 @@ def main(paper: Paper, config: CheckConfig) -> int:
     parts = {part.name: part for part in READ[paper](data_dir)}
     show_parts(parts.values())
     here = {of: counts for part in parts.values() for of, counts in part.counts.items()}
-    compared = beside_paper(COUNTS[paper], here)
+    compared = beside_paper(COUNTS_OF_PAPERS[paper], here)
     show_beside_paper(compared)
     folder = Folder(config.video_dir) if config.video_dir else None
     found = {name: folder.look(part.items) for name, part in parts.items() if part.items} if folder else {}

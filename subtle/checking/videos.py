@@ -14,9 +14,9 @@ from hf_datasets.long_videos import damage_of
 from hf_datasets.video import VideoStore
 from hf_datasets.video.frame_folder import is_frame
 
-UNFINISHED = (".part", ".ytdl", ".crdownload", ".download", ".partial", ".aria2", ".tmp")
+UNFINISHED_DOWNLOADS = (".part", ".ytdl", ".crdownload", ".download", ".partial", ".aria2", ".tmp")
 """Extensions of downloads that have not ended."""
-PICTURE = re.compile(r"\.(?:jpe?g|png|bmp|webp|tiff?)$", re.IGNORECASE)
+PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|bmp|webp|tiff?)$", re.IGNORECASE)
 THREADS = 8
 
 
@@ -95,8 +95,8 @@ class Folder:
         """Downloads that have not ended, and folders of pictures that are not numbered as frames are."""
         unfinished, unnamed = [], []
         for folder, _, names in os.walk(self.store.root):
-            unfinished += [str(Path(folder, name)) for name in names if name.endswith(UNFINISHED)]
-            pictures = [name for name in names if PICTURE.search(name)]
+            unfinished += [str(Path(folder, name)) for name in names if name.endswith(UNFINISHED_DOWNLOADS)]
+            pictures = [name for name in names if PICTURE_FILE.search(name)]
             if pictures and not any(map(is_frame, names)):
                 unnamed.append(f"{folder} ({min(pictures)})")
         return {

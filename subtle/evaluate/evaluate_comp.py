@@ -32,7 +32,7 @@ COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
 OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
 """What `vidclip.py` calls the objective, where it is another name."""
 COCA_WEIGHT = 2.0
-CONFIDENCE = "confidence.png"
+CONFIDENCE_PLOT = "confidence.png"
 """VideoComp's Figure 4."""
 SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
 """The options of `vidclip.py` that are given here, too."""
@@ -179,8 +179,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
                 pq.write_table(pa.table(table_of), draft / file)
         if rows and config.score == "embedding":
             figure = draw_confidence(list(thresholds), columns)
-            with writing(output_dir / CONFIDENCE):
-                figure.savefig(draft / CONFIDENCE, dpi=150)
+            with writing(output_dir / CONFIDENCE_PLOT):
+                figure.savefig(draft / CONFIDENCE_PLOT, dpi=150)
         write_rejections(draft, [("retrieval" if config.retrieval else "pairs", one) for one in data.rejections])
         write_results(
             draft,

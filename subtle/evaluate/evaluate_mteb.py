@@ -31,7 +31,7 @@ from subtle.run.results import write_results
 MEASURED = [kind for kind in ENCODERS if kind not in {"aim", "xclip", "pe_video", "vjepa2"}]
 """What reads texts and compares by the cosine."""
 HALVES = {"text-only": "text", "video-only": "video"}
-SHOWN = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
+SHOWN_SCORES = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
 
 
 def load_mteb_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
@@ -134,7 +134,7 @@ def show_task(task: Any, results: dict[str, dict[str, Any]]) -> None:
     """Print one task: composed retrieval with two lines per model, the query's own clip left out and kept."""
     title = f"{task.metadata.name}, %"
     if not isinstance(task, ComposedRetrieval):
-        shown = [name for name in SHOWN if any(name in scores for scores in results.values())]
+        shown = [name for name in SHOWN_SCORES if any(name in scores for scores in results.values())]
         cells = [[name, *(percent(scores.get(column)) for column in shown)] for name, scores in results.items()]
         show(["model", *shown], cells, title)
         return

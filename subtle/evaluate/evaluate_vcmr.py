@@ -174,7 +174,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
     """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
-    from subtle.evaluate.search_steps import IOU, METRICS, K, SearchQueries, added, some
+    from subtle.evaluate.search_steps import IOU, SEARCH_METRICS, K, SearchQueries, added, some
     from subtle.footage.options import TwoStepConfig
     from subtle.footage.second_step import SecondStep
 
@@ -212,9 +212,9 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
         coverage={"queries": len(rows), "queries_used": len(queries.rows)},
         models=[str(folder) for _, folder in models],
     )
-    figures = {name: [in_percent(values, metric) for metric in METRICS] for name, values in results.items()}
+    figures = {name: [in_percent(values, metric) for metric in SEARCH_METRICS] for name, values in results.items()}
     cells = [[name, *figures[name], f"{values['seconds']:.3f}"] for name, values in results.items()]
-    error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
+    error = max(values[f"{metric}_error"] for values in results.values() for metric in SEARCH_METRICS)
     title = (
         f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
         f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"

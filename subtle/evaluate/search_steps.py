@@ -17,7 +17,7 @@ from subtle.run.metric_loading import load_metric
 FoundRow = dict[str, Any]
 SearchStep = Callable[[str, list[FoundRow]], list[FoundRow]]
 K, IOU = (1, 5, 10), (0.5, 0.7)
-METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
+SEARCH_METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
 
 
 class SearchQueries:
@@ -75,7 +75,7 @@ class SearchQueries:
         measured = self.metric.compute(
             predictions=predictions, references=references, task="vcmr", k=list(K), iou=list(IOU)
         )
-        results = {name: float(measured[name]) for name in METRICS}
+        results = {name: float(measured[name]) for name in SEARCH_METRICS}
         errors = {f"{name}_error": math.sqrt(value * (1 - value) / len(found)) for name, value in results.items()}
         return results | errors | {"seconds": seconds}
 
@@ -91,7 +91,7 @@ def some(rows: Sequence[FoundRow], number: int | None, seed: int) -> list[FoundR
 def added(results: Mapping[str, Mapping[str, float]], first: str) -> dict[str, dict[str, float]]:
     """What each system has more than the first one."""
     return {
-        name: {metric: values[metric] - results[first][metric] for metric in METRICS}
+        name: {metric: values[metric] - results[first][metric] for metric in SEARCH_METRICS}
         for name, values in results.items()
         if name != first
     }

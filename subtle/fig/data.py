@@ -6,7 +6,7 @@ from typing import Any, Literal
 import polars as pl
 
 from hf_models.feature_store import open_features
-from hf_models.moments.dataset import COLUMNS, MomentSplit
+from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
 from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
 from subtle.run.data import open_dataset
 from subtle.run.encoded_data import check_encoded, digests_of_moments
@@ -63,12 +63,12 @@ def load_moments(
 def read_moment_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
     """The rows of a split with `caption`; an error tells why they cannot be used."""
     data = open_dataset(config, split)
-    missing = {*COLUMNS[:-1], f"{granularity}_caption"} - set(data.column_names)
+    missing = {*QUERY_FIELDS[:-1], f"{granularity}_caption"} - set(data.column_names)
     if missing or not len(data):
         what = f"has no column {', '.join(sorted(missing))}" if missing else "is empty"
         raise SystemExit(f"the split {split!r} of {config.dataset!r} {what}; is it a dataset of moments?")
     rows: pl.DataFrame = data.to_polars()
-    return rows.select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))
+    return rows.select(*QUERY_FIELDS[:-1], caption=pl.col(f"{granularity}_caption"))
 
 
 def feature_origins(config: MomentDataConfig, granularity: Granularity) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from subtle.run.inline_video import clip_data_url
 from subtle.run.pages import render_page
 from subtle.run.results import read_json
 
-KINDS = ("static", "dynamic")
+CAPTION_KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"
 LEAST_ANSWERS = 3
 """Participants who answer each item, in the paper."""
@@ -79,7 +79,7 @@ def draw_items(
     generator = random.Random(seed)
     return {
         kind: generator.sample(of_kind[kind], min(per_kind, len(of_kind[kind])))
-        for kind in (*KINDS, None)
+        for kind in (*CAPTION_KINDS, None)
         if kind in of_kind
     }
 
@@ -181,7 +181,7 @@ def aggregate(
         for answer in file.answers:
             answers[answer.item_id].append(answer)
     results = {}
-    for kind in (*KINDS, None):
+    for kind in (*CAPTION_KINDS, None):
         of_kind = [given for item, given in answers.items() if kinds[item] == kind and len(given) >= least_answers]
         if of_kind:
             results[kind or "unknown"] = StudyResults(

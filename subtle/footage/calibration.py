@@ -21,7 +21,7 @@ from hf_models.index.search import checked, conditions
 from hf_models.index.store import IndexedModel, MomentIndex
 
 QueryKind = Literal["text", "clip", "both"]
-ROWS_PER_BATCH = 8192
+MOMENTS_PER_BATCH = 8192
 OWN_MOMENTS = 256
 OWN_QUANTILE = 0.01
 MISFITS_SHOWN = {"text": 0.1, "both": 0.3}
@@ -157,7 +157,7 @@ class Scan:
         search = self.table.search().select(list(columns)).limit(None)
         if self.condition:
             search = search.where(self.condition)
-        for batch in search.to_batches(batch_size=ROWS_PER_BATCH):
+        for batch in search.to_batches(batch_size=MOMENTS_PER_BATCH):
             checked(self.path, pa.Table.from_batches([batch]))
             yield batch
 

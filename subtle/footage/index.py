@@ -26,7 +26,7 @@ from subtle.footage.updating import Changes, Indexer, find_changes, storing
 from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 
-SHOWN = 20
+SHOWN_REASONS = 20
 Say = Callable[[str], None]
 
 
@@ -156,9 +156,9 @@ def say_reasons(say: Say, what: str, reasons: list[str]) -> None:
     """Say reasons, one a line; the first ones of many."""
     if reasons:
         say(f"  {len(reasons):,} {what}:")
-        for reason in reasons[:SHOWN]:
+        for reason in reasons[:SHOWN_REASONS]:
             say(f"    {' '.join(reason.split())}")
-        if len(reasons) > SHOWN:
+        if len(reasons) > SHOWN_REASONS:
             say("    ... all of them are in results.json")
 
 

@@ -15,7 +15,7 @@ from hf_models.query_texts import files_of_model
 from subtle.run.model_folders import check_model_folder
 from subtle.running import announced
 
-LIBRARIES = ("subtle-video", "torch", "transformers", "av", "lancedb")
+INDEX_LIBRARIES = ("subtle-video", "torch", "transformers", "av", "lancedb")
 
 
 def device_of(name: str) -> torch.device:
@@ -58,7 +58,7 @@ def indexed_model(encoder: Encoder, config: Any, root: str) -> IndexedModel:
         "num_frames": config.num_frames,
         "mixed_precision": config.mixed_precision,
         "trust_remote_code": config.trust_remote_code,
-        "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "versions": {name: importlib.metadata.version(name) for name in INDEX_LIBRARIES},
     }
     made = vector_origin(encoder)
     return IndexedModel(key_of(made), config.model, made, encoder.dimensions, root, details)

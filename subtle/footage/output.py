@@ -9,7 +9,7 @@ from typing import Any
 
 from subtle.running import CONTROL_CHARACTERS, visible
 
-COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
+FOUND_COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
 OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
 """Where a refined moment was, and the score of each step; None where a step has no score."""
 FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
@@ -40,7 +40,7 @@ def line_records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def moment_columns(found: Sequence[dict[str, Any]]) -> list[str]:
     """The columns of some moments."""
-    return [*COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
+    return [*FOUND_COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
 
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
@@ -59,7 +59,7 @@ def moments_as_csv(found: Sequence[dict[str, Any]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     rows = line_records(found)
-    writer.writerow(rows[0] if rows else COLUMNS)
+    writer.writerow(rows[0] if rows else FOUND_COLUMNS)
     for row in rows:
         writer.writerow([csv_value(value) for value in row.values()])
     return file.getvalue().rstrip("\n")
@@ -104,4 +104,4 @@ def shown(value: Any) -> str:
     return visible(str(value))
 
 
-FORMATS = {"table": as_table, "json": as_json, "csv": moments_as_csv}
+OUTPUT_FORMATS = {"table": as_table, "json": as_json, "csv": moments_as_csv}

@@ -18,7 +18,7 @@ from subtle.run.shared_config import BuildConfig
 
 FoundRow = dict[str, Any]
 Say = Callable[[str], None]
-SHOWN = 5
+COMMONEST_REASONS = 5
 
 
 def cache_of(index: MomentIndex) -> Path:
@@ -76,7 +76,7 @@ class SecondStep:
 def say_failures(failures: dict[str, str], what: str, say: Say) -> None:
     """Say how many failed, and why: the commonest reasons."""
     if failures:
-        reasons = Counter(" ".join(reason.split()) for reason in failures.values()).most_common(SHOWN)
+        reasons = Counter(" ".join(reason.split()) for reason in failures.values()).most_common(COMMONEST_REASONS)
         say(f"{len(failures)} {what}: " + "; ".join(f"{reason} ({number})" for reason, number in reasons))
 
 

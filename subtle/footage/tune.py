@@ -27,10 +27,10 @@ from subtle.tuning.clips import count, places_of, read_clip_table
 from subtle.tuning.estimates import count_stage1, facts, in_words, read_base, seconds_of_steps
 from subtle.tuning.example import draw_example
 from subtle.tuning.plan import (
+    COMPARED_SYSTEMS,
     EXAMPLE,
     LOCK,
     MADE_FROM,
-    SYSTEMS,
     Plan,
     RecipeStep,
     check_dataset,
@@ -41,7 +41,7 @@ from subtle.tuning.plan import (
 )
 from subtle.tuning.results import cut_texts, show_amounts, splits_in_words, summarize_tuning, texts_of
 
-RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+TUNING_RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "build tfcovr": (lambda config: build.run_build(build_tfcovr.main, config), BuildTFCoVRConfig),
     "stage1": (stage1.main, Stage1Config),
     "embed clips": (embed_clips.main, EmbedConfig),
@@ -128,7 +128,7 @@ def check_step(step: RecipeStep, plan: Plan) -> None:
 
 def run_step(step: RecipeStep) -> int:
     """Run a step as its recipe would; an exit status."""
-    main, config_class = RECIPES[step.recipe]
+    main, config_class = TUNING_RECIPES[step.recipe]
     return main(parse_config(config_class, None, list(step.arguments))) or 0
 
 
@@ -152,7 +152,7 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> i
         check_same_run(plan, made_from(plan))
         if status := run_steps(plan, console):
             return status
-        summarize_tuning(plan, amounts, SYSTEMS)
+        summarize_tuning(plan, amounts, COMPARED_SYSTEMS)
     return 0
 
 

@@ -28,10 +28,10 @@ HOMES = (
 KEY_FILES = re.compile(r"id_(rsa|dsa|ecdsa|ed25519)|_netrc|.*\.(pem|ppk|p12|pfx|jks|kdbx)")
 ASSIGNMENTS = {"Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key", "SoftLayer Credentials"}
 """Found by `KEYWORDS`, too, and slowly here."""
-CLASSES: dict[str, Any] = get_mapping_from_secret_type_to_class()
-DETECTORS = [
+SECRET_CLASSES: dict[str, Any] = get_mapping_from_secret_type_to_class()
+SECRET_DETECTORS = [
     detector()
-    for kind, detector in sorted(CLASSES.items())
+    for kind, detector in sorted(SECRET_CLASSES.items())
     if issubclass(detector, RegexBasedDetector) and kind not in ASSIGNMENTS | {"Artifactory Credentials"}
 ]
 KEYWORDS = KeywordDetector()
@@ -43,7 +43,7 @@ MORE_SECRETS = {
     "a token of GitHub": re.compile(r"\bgithub_pat_\w{22,}"),
 }
 """What `detect-secrets` does not know."""
-PREFIXED = [detector for detector in DETECTORS if detector.secret_type in {"AWS Access Key", "GitHub Token"}]
+PREFIXED = [detector for detector in SECRET_DETECTORS if detector.secret_type in {"AWS Access Key", "GitHub Token"}]
 """Those whose secrets begin in a way that no word of a vocabulary does, as those of `MORE_SECRETS` do."""
 LOOKS_MADE = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w+/=.~-]{20,}")
 """A value after `password` or `api_key` that no one would call a word or an expression."""
@@ -125,7 +125,7 @@ def secret_in(line: str, *, of_words: bool = False) -> str | None:
     for kind, pattern in MORE_SECRETS.items():
         if pattern.search(line):
             return kind
-    for detector in PREFIXED if of_words else DETECTORS:
+    for detector in PREFIXED if of_words else SECRET_DETECTORS:
         if any(detector.analyze_string(line)):
             return f"a secret ({detector.secret_type})"
     if of_words:

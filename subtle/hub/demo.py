@@ -22,8 +22,8 @@ from subtle.run.shared_config import DataConfig
 
 SPACE = SUBTLE / "demo_space"
 VECTORS = SPACE / "vectors"
-PACKAGES = ("hf_datasets", "hf_models", "subtle")
-BARE = ("hf_datasets", "hf_models", "hf_models.encoders")
+COPIED_PACKAGES = ("hf_datasets", "hf_models", "subtle")
+BARE_PACKAGES = ("hf_datasets", "hf_models", "hf_models.encoders")
 """Packages that import more than the page needs; they go without."""
 
 
@@ -63,8 +63,8 @@ def prepare_demo(
 def copy_page(folder: Path) -> None:
     """Copy what `app.py` imports of this project, under the same names, with the page's script and style."""
     programs = ["subtle.demo_space.app", "hf_datasets.video.worker"]  # the page starts the other
-    modules = imported_files(programs, packages=PACKAGES, bare=BARE)
-    bare = {Path(*name.split("."), "__init__.py") for name in BARE}
+    modules = imported_files(programs, packages=COPIED_PACKAGES, bare=BARE_PACKAGES)
+    bare = {Path(*name.split("."), "__init__.py") for name in BARE_PACKAGES}
     for path in [*modules, *(Path("subtle/service/page").with_suffix(end) for end in (".js", ".css"))]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         if path in bare:

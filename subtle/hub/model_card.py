@@ -13,7 +13,7 @@ from subtle.hub.runs import Run
 from subtle.run.results import read_json
 
 PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
-NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
+NEIGHBOR_LINK = re.compile(r"\]\(\.\./([\w.-]+)\)")
 """A link from one folder of `recipes/weights` to another."""
 SENTENCE_TRANSFORMERS_FILE = "sentence_bert_config.json"
 SENTENCE_TRANSFORMERS_MODULES = "modules.json"
@@ -85,7 +85,7 @@ def card_body(run: Run, folder: Path, repo_id: str, measurements: list[Measureme
     """The body: what somebody wrote with code that loads it from the Hub, then what is computed."""
     namespace, _, name = repo_id.partition("/")
     loading = how_to_load(run.kind, folder, repo_id, base)
-    text = NEIGHBOR.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
+    text = NEIGHBOR_LINK.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
     if PYTHON_BLOCK.search(text):
         text = PYTHON_BLOCK.sub(lambda _: loading, text, count=1)
     else:

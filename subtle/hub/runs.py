@@ -19,13 +19,13 @@ from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASET
 
 SavedPart = Literal["model", "adapter"]
 DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
-PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
+RESULT_PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
 """What recipes write into results.json beside the metrics."""
 SPLITS = ("train", "validation", "test")
 NEIGHBOR = re.compile(r"\.\./([\w.-]+)")
 """How the card of a folder in `recipes/weights` names another."""
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-METRICS = (
+METRIC_NAMES = (
     ("map_at_k", re.compile(r"map@\d+")),
     ("vcmr_recall", re.compile(r"(?:vcmr|svmr|vr)_recall@.+")),
     ("comprehensive_accuracy", re.compile(r"comprehensive_accuracy|accuracy/.+")),
@@ -117,7 +117,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
     for name, value in flattened(results["figures"]):
         first, _, rest = name.partition("/")
         metric = rest if first in SPLITS else name
-        own = next((own for own, pattern in METRICS if pattern.fullmatch(metric)), None)
+        own = next((own for own, pattern in METRIC_NAMES if pattern.fullmatch(metric)), None)
         found.append(
             Measurement(
                 metric=metric,
@@ -274,7 +274,7 @@ def read_results(path: Path) -> dict[str, Any]:
     results = read_json(path)
     if not isinstance(results.get("figures"), dict):
         raise ValueError(f"{path} has no metrics under `figures`, as every recipe writes them")
-    wrong = [name for name, kind in PARTS.items() if name in results and not isinstance(results[name], kind)]
+    wrong = [name for name, kind in RESULT_PARTS.items() if name in results and not isinstance(results[name], kind)]
     if not all(isinstance(epoch, dict) for epoch in results.get("history", [])):
         wrong.append("history")
     if wrong:

@@ -44,7 +44,7 @@ from subtle.index import Index
 from subtle.service.cards import footage_of
 from subtle.service.marks import Marks
 from subtle.service.media import Footage, Media, plain, why_foreign
-from subtle.service.searching import MAX_CHARACTERS, Query
+from subtle.service.searching import LONGEST_QUERY, Query
 
 PATHS = ("search", "moments", "marks", "health", "metrics", "mcp", "docs", "openapi.json")
 """First parts of the addresses that are the service's; all others are the page's."""
@@ -66,7 +66,7 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str | None = Field(None, max_length=MAX_CHARACTERS, description="What to look for, or what is different.")
+    text: str | None = Field(None, max_length=LONGEST_QUERY, description="What to look for, or what is different.")
     moment_id: ShortText | None = Field(None, description="A moment of the index as the query clip.")
     start_seconds: float | None = Field(None, ge=0, description="Where the clip starts in its video.")
     end_seconds: float | None = Field(None, gt=0, description="Where the clip ends in its video.")
@@ -107,7 +107,7 @@ class Mark(BaseModel):
 
     moment_id: ShortText
     is_right: bool | None
-    text: str = Field("", max_length=MAX_CHARACTERS)
+    text: str = Field("", max_length=LONGEST_QUERY)
     query_moment_id: ShortText | None = None
 
 

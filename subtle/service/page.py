@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.media import FOLDER, plain, why_foreign
+from subtle.service.media import MEDIA_FOLDER, plain, why_foreign
 from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
@@ -435,7 +435,7 @@ def launch(
         quiet=True,
         prevent_thread_lock=True,
         app_kwargs={
-            "routes": [Route(f"/{FOLDER}/{{token}}", page.media.serve)],
+            "routes": [Route(f"/{MEDIA_FOLDER}/{{token}}", page.media.serve)],
             "middleware": [Middleware(Guard, is_public=is_public), *beside],
         },
     )

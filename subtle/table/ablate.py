@@ -18,7 +18,7 @@ from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
-from subtle.table.differences import QUERIES, find_differences, over_seeds, variation_of
+from subtle.table.differences import QUERIES_FILE, find_differences, over_seeds, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
 from subtle.table.rows import TableRow, data_of, row_folder
@@ -164,7 +164,7 @@ class Ablation(Table[VariationRun]):
             values = average_precisions(found.predictions, CUTOFFS, "standard")
             queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
             queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
-            write_parquet(queries, row_folder(self.output_dir, row.name) / QUERIES)
+            write_parquet(queries, row_folder(self.output_dir, row.name) / QUERIES_FILE)
         details: dict[str, Any] = {"variation": row.variation.name, "shuffled": row.shuffled, "encoders": encoders}
         data = self.data | {"signature": found.signature}
         return Measured(found.metrics, data, details=details | {"coverage": found.coverage})

@@ -14,8 +14,8 @@ from subtle.table.rows import TableRow, changes
 from subtle.table.table import METRICS
 from subtle.table.variations import SHUFFLED, Variation, row_name
 
-SHOWN = METRICS[-1]
-QUERIES = "queries.parquet"
+MAIN_METRIC = METRICS[-1]
+QUERIES_FILE = "queries.parquet"
 FRAMES_SHUFFLED = "frames shuffled"
 
 
@@ -90,11 +90,11 @@ class VariationResult:
         first = next(iter(self.rows.values()))
         complete = f"{len(self.rows)}" if len(self.rows) >= self.wanted else f"{len(self.rows)} of {self.wanted}"
         columns["seeds"] = complete + (f" ({failed})" if failed else "")
-        columns[f"interval of {SHOWN}".replace("map", "mAP")] = own_interval(self).bounds_in_percent()
+        columns[f"interval of {MAIN_METRIC}".replace("map", "mAP")] = own_interval(self).bounds_in_percent()
         for one in found:
             if one.label == self.label:
-                columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
-                ratio = one.ratios[SHOWN]
+                columns[one.heading] = f"{one.intervals[MAIN_METRIC].in_percent()} ({one.against})"
+                ratio = one.ratios[MAIN_METRIC]
                 if ratio and one.label == one.variation and one.against != FRAMES_SHUFFLED:
                     columns["ratio of mAP@50"] = ratio.as_ratio()
         metrics = summarize(list(self.by_seed.values()))
@@ -183,9 +183,9 @@ def paired_intervals(
 
 
 def own_interval(result: VariationResult) -> Interval:
-    """The interval of a variation's `SHOWN` itself, over long videos and seeds."""
+    """The interval of a variation's `MAIN_METRIC` itself, over long videos and seeds."""
     tables = read_all(list(result.rows.values()))
-    values = np.stack([table[SHOWN].to_numpy() for table in tables])
+    values = np.stack([table[MAIN_METRIC].to_numpy() for table in tables])
     return interval_of_mean(values, tables[0]["video_id"].to_list(), share=True)
 
 
@@ -203,7 +203,7 @@ def read_all(rows: Sequence[TableRow]) -> list[pl.DataFrame]:
 
 def read_queries(row: TableRow) -> pl.DataFrame:
     """Each query's results; where they are missing, an error says so."""
-    path = row.folder / QUERIES
+    path = row.folder / QUERIES_FILE
     if not path.is_file():
         raise ValueError(f"{path} is missing, with the results of each query; copy the whole folder of rows")
     return pl.read_parquet(path).sort("query_id")

@@ -27,7 +27,7 @@ from subtle.run.shared_config import DataConfig, EmbedConfig, EncoderConfig, Que
 from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, made_by, prepared_clips
 
 PairBatch = dict[str, Any]
-PIXELS = {"pixel_values", "target_pixel_values"}
+PIXEL_INPUTS = {"pixel_values", "target_pixel_values"}
 UNPREPARED = {"do_sample_frames": False, "do_rescale": False, "do_normalize": False}
 """What a video processor leaves to do in a worker, so that frames are uint8 until they are on the device."""
 PREPARED = {"do_sample_frames": False, "do_resize": False, "do_center_crop": False}
@@ -165,7 +165,7 @@ class PixelSource:
         for batch in self.read(
             self.pairs, indices, num_workers=workers, collate=self.pairs.collate, needed_bytes=needed
         ):
-            for name in PIXELS & batch.keys():
+            for name in PIXEL_INPUTS & batch.keys():
                 batch[name] = video(list(batch[name]), return_tensors="pt", **PREPARED)["pixel_values"]
             yield batch
 

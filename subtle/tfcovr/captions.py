@@ -26,7 +26,7 @@ LABEL_CAPTIONS = "label captions"
 TEXT, FLAG, NAMES = pa.string(), pa.bool_(), pa.list_(pa.string())
 SCORE_COLUMNS = {"right": NAMES, "wrong": NAMES, "not_said": NAMES, "all_right": FLAG}
 SECOND_CAPTION = "second caption of the same id; the first is kept"
-FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
+CAPTION_FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
 ClipRow = dict[str, Any]
 Scored = dict[str, Any]
 """A row of a table of captions: texts, `label` as a `Label` or None, and the columns of `SCORE_COLUMNS`."""
@@ -94,7 +94,7 @@ def read_captions(
         ValueError: It cannot be read, lacks a column, or no row is left.
     """
     path = Path(path).expanduser()
-    path = path / FILES[text] if path.is_dir() else path
+    path = path / CAPTION_FILES[text] if path.is_dir() else path
     if not path.is_file():
         raise ValueError(f"there is no file {path}; `caption.py write` or `caption.py rewrite` makes one")
     table, rejections = read_columns(path)

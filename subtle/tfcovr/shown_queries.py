@@ -10,7 +10,7 @@ from subtle.run.inline_video import clip_data_url
 
 EXTRA_ANSWERS = 2
 NOT_STATED = "not stated"
-NAMES = ("description", "label", "clip_id")
+NAME_COLUMNS = ("description", "label", "clip_id")
 """Columns of a clip: what it is called is in the first of them that says something."""
 
 
@@ -117,7 +117,7 @@ def text_column(column: str) -> pl.Expr:
 
 def clip_captions(clips: pl.DataFrame) -> dict[str, str]:
     """Clip id -> what to write below the clip."""
-    return dict(clips.select("clip_id", name=pl.coalesce(map(text_column, NAMES))).iter_rows())
+    return dict(clips.select("clip_id", name=pl.coalesce(map(text_column, NAME_COLUMNS))).iter_rows())
 
 
 def label_descriptions(clips: pl.DataFrame) -> dict[str, str]:
@@ -131,7 +131,7 @@ def clip_classes(clips: pl.DataFrame) -> dict[str, str]:
     """Clip id -> the name of its class: of its label where it has one; two labels of one description are one class."""
     label = text_column("label")
     named = label.replace_strict(label_descriptions(clips), default=None, return_dtype=pl.String)
-    return dict(clips.select("clip_id", name=pl.coalesce(named, *map(text_column, NAMES))).iter_rows())
+    return dict(clips.select("clip_id", name=pl.coalesce(named, *map(text_column, NAME_COLUMNS))).iter_rows())
 
 
 def name_targets(predictions: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame:

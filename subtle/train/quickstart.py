@@ -22,7 +22,7 @@ from subtle.run.shared_config import EmbedConfig
 from subtle.train import stage1, stage2
 from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config, Stage2Config
 
-RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+PIPELINE: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "stage1": (stage1.main, Stage1Config),
     "embed clips": (embed_clips.main, EmbedConfig),
     "stage2": (stage2.main, Stage2Config),
@@ -30,7 +30,7 @@ RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "report": (report.main, ReportConfig),
 }
 # `evaluate.py tfcovr --compare` shows all; training these takes half a minute.
-SHOWN = ("two-stage", "stage-2-only", "text-only")
+QUICKSTART_SYSTEMS = ("two-stage", "stage-2-only", "text-only")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class QuickstartStep:
 
 def recipe_step(title: str, name: str, *arguments: str) -> QuickstartStep:
     """A step that is a recipe with these arguments."""
-    main, config_class = RECIPES[name]
+    main, config_class = PIPELINE[name]
     command = f"{command_of(name)} {shlex.join(arguments)}"
     return QuickstartStep(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
 
@@ -87,7 +87,7 @@ def steps(output_dir: Path) -> list[QuickstartStep]:
         recipe_step(
             "train two baselines and evaluate",
             "evaluate tfcovr",
-            *("--compare", "--systems", *SHOWN),
+            *("--compare", "--systems", *QUICKSTART_SYSTEMS),
             *("--models", str(output_dir / "stage2/model")),
             *("--runs_dir", str(output_dir / "systems")),
             *("--embeddings", embeddings, *frames),

@@ -41,7 +41,7 @@ from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches
 from subtle.train.options import VCMRConfig
 
-MODELS = {
+MOMENT_MODELS = {
     "xml": (XMLConfig, XMLForMomentRetrieval),
     "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
     "hero": (HEROConfig, HEROForMomentRetrieval),
@@ -66,7 +66,7 @@ MINIATURE_HERO = {
 
 def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetrievalModel:
     """A new model for features of these sizes."""
-    config_class, model_class = MODELS[config.model]
+    config_class, model_class = MOMENT_MODELS[config.model]
     fields: dict[str, Any] = {
         "video_feature_size": feature_sizes[0],
         "query_feature_size": feature_sizes[1],
@@ -124,7 +124,7 @@ class VCMR(TrainingRun):
         self.patience = config.patience
         make_features(config, config.device, config.num_workers)
         set_seed(config.seed)  # whether or not there were features to make
-        long_videos = MODELS[config.model][0]().long_videos
+        long_videos = MOMENT_MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
             load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
             for split in (config.train_split, config.validation_split)

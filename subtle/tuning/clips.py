@@ -17,7 +17,7 @@ from subtle.footage.sources import check_video_dir
 MIN_VIDEOS = 3
 FEW_VIDEOS = 10
 FEW_CLIPS_OF_A_LABEL = 5
-SHOWN = 3
+SHOWN_LABELS = 3
 
 
 def check_clip_table(config: Any) -> None:
@@ -133,5 +133,5 @@ def little_of(found: Amounts, of_label: pl.DataFrame, *, has_splits: bool) -> It
 
 def list_labels(labels: list[str]) -> str:
     """`2 labels ('a', 'b')`, the first ones of many."""
-    shown = ", ".join(map(repr, labels[:SHOWN])) + (", ..." if len(labels) > SHOWN else "")
+    shown = ", ".join(map(repr, labels[:SHOWN_LABELS])) + (", ..." if len(labels) > SHOWN_LABELS else "")
     return f"{len(labels)} label{'s' * (len(labels) > 1)} ({shown})"

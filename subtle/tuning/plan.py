@@ -12,7 +12,7 @@ from subtle.commands import command_of
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import read_json
 
-SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
+COMPARED_SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
 LOCK, MADE_FROM, EXAMPLE = "tune.lock", "tune.json", "example"
 """In the output folder: held by a running process; what the run was made from; the drawn clips."""
 AIM_RECIPE = (
@@ -27,7 +27,7 @@ STAGE2_BATCH = 256
 MOST_EPOCHS = 100
 TRIPLETS_PER_CLIP = 40
 """Roughly: each clip meets the clips of a few other labels."""
-INCIDENTAL = (
+INCIDENTAL_TO_TUNING = (
     "restart",
     "dry_run",
     "output_dir",
@@ -163,7 +163,7 @@ def steps_of(plan: Plan) -> list[RecipeStep]:
             "comparison",
             "evaluate tfcovr",
             (
-                *data, *run, *frames, "--compare", "--systems", *SYSTEMS, "--seeds", f"{config.seed}",
+                *data, *run, *frames, "--compare", "--systems", *COMPARED_SYSTEMS, "--seeds", f"{config.seed}",
                 "--models", f"{output / 'model'}", "--runs_dir", f"{output / 'systems'}", "--embeddings", embeddings,
                 "--image_model", config.base, "--output_dir", f"{output / 'comparison'}",
             ),
@@ -201,7 +201,7 @@ def dataset_arguments(plan: Plan) -> tuple[str, ...]:
 
 def made_from(plan: Plan) -> dict[str, Any]:
     """What decides the model: the options, and the content of the tables."""
-    options = {name: value for name, value in asdict(plan.config).items() if name not in INCIDENTAL}
+    options = {name: value for name, value in asdict(plan.config).items() if name not in INCIDENTAL_TO_TUNING}
     tables = {"clips": plan.table, "marks": plan.config.marks and Path(plan.config.marks).expanduser()}
     return options | {f"content of {name}": content(path) for name, path in tables.items() if path}
 

@@ -21,7 +21,7 @@ from subtle.tuning.clips import Amounts
 from subtle.tuning.plan import Plan, is_miniature
 from subtle.tuning.verdict import CHANCE, compare_systems, share_of_deals, verdict
 
-CUTOFFS = (5, 10, 50)
+SHOWN_CUTOFFS = (5, 10, 50)
 BASE = "zero-shot average"
 MEANING = {
     "two-stage": "tuned: clip and text",
@@ -126,14 +126,14 @@ def summarize_tuning(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> di
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
     gallery = read_json(output / "comparison" / "results.json", gallery_size=int)["gallery_size"]
     found = compare_systems(
-        output / "comparison", systems, videos, gallery_size=gallery, cutoffs=CUTOFFS, seed=plan.config.seed
+        output / "comparison", systems, videos, gallery_size=gallery, cutoffs=SHOWN_CUTOFFS, seed=plan.config.seed
     )
     cut = cut_texts(plan.config.base, texts_of(output / "dataset"))
     num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
-    share = share_of_deals(predictions, CUTOFFS[0], plan.config.seed)
+    share = share_of_deals(predictions, SHOWN_CUTOFFS[0], plan.config.seed)
     summary = {
         "figures": found,
-        "verdict": verdict(found, share, CUTOFFS[0], len(predictions), num_videos),
+        "verdict": verdict(found, share, SHOWN_CUTOFFS[0], len(predictions), num_videos),
         "share_of_deals": share,
         "queries": len(predictions),
         "held_out_videos": num_videos,
@@ -165,9 +165,11 @@ def show_summary(plan: Plan, summary: dict[str, Any]) -> None:
     """Print the table and what to do next."""
     held_out, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
     title = f"{summary['queries']:,} queries of {held_out}, {clips}"
-    head = ["system", "what it is", *(f"mAP@{k}" for k in CUTOFFS)]
+    head = ["system", "what it is", *(f"mAP@{k}" for k in SHOWN_CUTOFFS)]
     figures = summary["figures"].items()
-    cells = [[name, MEANING.get(name, ""), *(score_cell(row, f"map@{k}") for k in CUTOFFS)] for name, row in figures]
+    cells = [
+        [name, MEANING.get(name, ""), *(score_cell(row, f"map@{k}") for k in SHOWN_CUTOFFS)] for name, row in figures
+    ]
     show(head, cells, title, first=head[2:])
     output, videos = plan.output, plan.video_dir
     print("\n".join(summary["verdict"]))
@@ -179,10 +181,10 @@ def show_summary(plan: Plan, summary: dict[str, Any]) -> None:
 
 def tuned_model_card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
     """The model's card; `publish.py` takes it over."""
-    rows = [f"| system | {' | '.join(f'mAP@{k}' for k in CUTOFFS)} |", f"|---|{'---|' * len(CUTOFFS)}"]
+    rows = [f"| system | {' | '.join(f'mAP@{k}' for k in SHOWN_CUTOFFS)} |", f"|---|{'---|' * len(SHOWN_CUTOFFS)}"]
     for name, row in summary["figures"].items():
-        rows.append(f"| {MEANING.get(name, name)} | {' | '.join(score_cell(row, f'map@{k}') for k in CUTOFFS)} |")
-    has_intervals = any(row[f"map@{CUTOFFS[0]}_interval"] for row in summary["figures"].values())
+        rows.append(f"| {MEANING.get(name, name)} | {' | '.join(score_cell(row, f'map@{k}') for k in SHOWN_CUTOFFS)} |")
+    has_intervals = any(row[f"map@{SHOWN_CUTOFFS[0]}_interval"] for row in summary["figures"].values())
     labels = sorted(set(predictions["query_label"].drop_nulls()))
     limits = "Its base, the miniature's CLIP, has seen no real image: it is for trying out code."
     return CARD.format(

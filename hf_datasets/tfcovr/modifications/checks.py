@@ -14,12 +14,12 @@ from hf_datasets.tfcovr.labels import Attributes, Change, describe, differences
 from hf_datasets.tfcovr.labels.diving import DivingAttributes
 from hf_datasets.tfcovr.labels.gymnastics import Direction, GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.normalization import count_words
-from hf_datasets.tfcovr.modifications.parser import UNITS, VERBS, Instruction, read_instruction
+from hf_datasets.tfcovr.modifications.parser import INSTRUCTION_VERBS, UNITS, Instruction, read_instruction
 
 MIN_WORDS: Final = 2
 MAX_WORDS: Final = 19
 """Section 3 of the paper: modification texts have 2 to 19 words."""
-MAX_CHARACTERS: Final = 200
+MAX_INSTRUCTION_CHARACTERS: Final = 200
 ALLOWED_CHARACTERS = re.compile(r"[A-Za-z0-9 .,()/-]*")
 ENTRY_WORD: Final = "flic-flac"
 """Turns that follow this word belong to the entry of a vault."""
@@ -74,8 +74,8 @@ def reason_value(value: object) -> str:
 
 def check_form(text: str) -> str | None:
     """A wrong form, before the text is parsed: its characters, length and first word."""
-    if len(text) > MAX_CHARACTERS:
-        return f"has {len(text)} characters, {MAX_CHARACTERS} at most"
+    if len(text) > MAX_INSTRUCTION_CHARACTERS:
+        return f"has {len(text)} characters, {MAX_INSTRUCTION_CHARACTERS} at most"
     if not ALLOWED_CHARACTERS.fullmatch(text):
         strange = ALLOWED_CHARACTERS.sub("", text)[0]
         return f"holds the character {strange!r}: expected one line of English letters, digits and , . ( ) / -"
@@ -83,7 +83,7 @@ def check_form(text: str) -> str | None:
     if not MIN_WORDS <= words <= MAX_WORDS:
         return f"has {words} words with its numbers spelled out, expected {MIN_WORDS} to {MAX_WORDS}"
     first = re.split(r"[^a-z]+", text.lower().strip(), maxsplit=1)[0]
-    if first not in VERBS:
+    if first not in INSTRUCTION_VERBS:
         return f"begins with {first!r}, which is no instruction: expected a verb such as 'show' or 'change'"
     return None
 

@@ -413,7 +413,7 @@ def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_be
 
 def test_a_second_writer_is_refused(config, monkeypatch):
     index.run(config)
-    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.05)
     with FileLock(f"{config.output}/run.lock"), pytest.raises(OSError, match="another run is writing"):
         index.run(config)
 
