@@ -46,7 +46,7 @@ def corpus(num_clips: int, num_changes: int) -> tuple[pl.DataFrame, pl.DataFrame
 
 
 def dictionaries(clips: pl.DataFrame, changes: pl.DataFrame) -> Iterator[dict[str, str]]:
-    """The triplets of `join` by loops, a Python dictionary each."""
+    """The triplets of `join_clips` by loops, a Python dictionary each."""
     by_label, by_answer, answers = defaultdict(list), defaultdict(list), answers_of()
     for clip_id, label in clips.select("clip_id", "label").iter_rows():
         by_label[label].append(clip_id)

@@ -16,7 +16,7 @@ What can go wrong, for a caller to catch:
     ValueError, OSError         the rest: a query, filter or option that cannot be; a disk that fails
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -31,9 +31,9 @@ from hf_models.index.search import checked, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.footage.output import Say
 from subtle.footage.text_queries import exported_text_encoder, keep_text_queries
 
-Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
 """What `search_many` has for all of its queries together."""
 REPLAY_COSINE = 0.99
@@ -42,6 +42,7 @@ LOOKED_AT_PER_GROUP = 10
 FEW = 8
 """Most queries at once for which the text half of a model does without it."""
 TOGETHER = 64
+"""Most queries that are encoded and searched at once."""
 OF_QUERY = ("text", "clip", "start_seconds", "end_seconds", "more_like", "less_like")
 
 

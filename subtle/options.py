@@ -22,16 +22,16 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
 from subtle import running
 from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
 from subtle.commands import nearest as nearest  # tables and trainings take it from here
+from subtle.running import Config
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
-Config = TypeVar("Config")
 VALUE_KINDS = {
     bool: ("true|false", "true or false"),
     int: ("INT", "a whole number"),

@@ -119,4 +119,5 @@ def download(manager: DownloadManager, name: str) -> dict[Split, Path]:
 
 
 def _where(name: str) -> str:
-    return f"fetch {', '.join(FILES[name].values())} from the folder {FOLDER}/{name.replace('_', '-')} of {REPOSITORY}"
+    files = ", ".join(FILES[name].values())
+    return f"fetch {files} from the folder {FOLDER}/{name.replace('_', '-')} of {REPOSITORY}"

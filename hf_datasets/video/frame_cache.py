@@ -15,6 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hf_datasets.drafts import replacing, write_json, writing
+from hf_datasets.records import ClipRow
 
 from .failures import VideoError
 from .frame_folder import version_of
@@ -22,8 +23,6 @@ from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from .reading import Spread
 
 CLIPS_PER_FLUSH = 64
-ClipRow = dict[str, Any]
-"""A dataset row with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds` (None, None: all of it)."""
 
 
 class FrameCache:

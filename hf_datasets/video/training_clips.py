@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
+from hf_datasets.records import ClipRow
+
 from .failures import VideoError
-from .frame_cache import ClipRow, FrameCache
+from .frame_cache import FrameCache
 from .reading import Spread, read_frames
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from subtle.building.options import CaptionRewriteConfig
@@ -14,7 +14,6 @@ from subtle.run.data import load_split, with_split
 from subtle.tfcovr.caption_scores import tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    ClipRow,
     Scored,
     clips_of,
     coverage_of,

@@ -5,7 +5,7 @@ from typing import Any
 from hf_datasets.builders import write_rejections
 from hf_datasets.drafts import write_text
 from hf_datasets.generation.images import image_parts
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig
@@ -15,7 +15,6 @@ from subtle.run.results import write_results
 from subtle.tfcovr.caption_scores import baselines, figures_of, report_scores, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    ClipRow,
     Scored,
     clips_of,
     coverage_of,

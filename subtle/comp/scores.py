@@ -15,6 +15,7 @@ from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import Encoder
 from hf_models.retrieval import recall_both_ways
 from subtle.run.batches import batched
+from subtle.run.intervals import CONFIDENCE
 from subtle.run.metric_loading import load_metric
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
@@ -52,7 +53,6 @@ CLIP_SCALE = 100.0
 """What CLIP's cosines are multiplied by before a softmax."""
 TIE = 1e-6
 """Similarities, or their shares, this close differ by rounding."""
-CONFIDENCE = 0.95
 """Level of the intervals of the scores of pairs; pairs of one video are drawn together."""
 OF_PAIRS = ("text_score", "video_score", "group_score")
 

@@ -11,12 +11,12 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from tqdm import tqdm
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from hf_models.feature_store import FeatureStore
 from subtle.run.data import missing_by_reason
 from subtle.run.shards import encode_on_ray
 
-ClipRow = Mapping[str, Any]
 Batch = tuple[Sequence[str], Tensor | Sequence[Tensor]]
 """Ids, and what is stored under each."""
 

@@ -25,7 +25,7 @@ from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
 from subtle.mteb.encoders import OurEncoder, RandomEncoder
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
-from subtle.run.printing import show
+from subtle.run.printing import percent, show
 from subtle.run.results import write_results
 
 MEASURED = [kind for kind in ENCODERS if kind not in {"aim", "xclip", "pe_video", "vjepa2"}]
@@ -150,10 +150,6 @@ def show_task(task: Any, results: dict[str, dict[str, Any]]) -> None:
         for how, text in ((LEFT_OUT, "left out"), (KEPT, "kept"))
     ]
     show(["model", *titles, "own clip first"], cells, title)
-
-
-def percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2f}"
 
 
 def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:

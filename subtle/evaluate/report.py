@@ -15,7 +15,9 @@ from hf_datasets.spreadsheets import as_csv
 from subtle.evaluate.options import ReportConfig
 from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
+from subtle.run.over_seeds import in_percent
 from subtle.run.pages import render_page
+from subtle.run.printing import percent
 from subtle.run.results import read_json
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.measure import CUTOFFS
@@ -71,10 +73,6 @@ def load_evaluated_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.
     return table
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.2f}"
-
-
 def interval_text(values: np.ndarray, videos: Sequence[str]) -> list[str]:
     """The interval of each column's mean over long videos and seeds, in percent; empty where all are of one video.
 
@@ -96,10 +94,7 @@ def system_rows(folder: Path, results: dict[str, Any], videos: dict[str, str]) -
         intervals = [""] * len(CUTOFFS)
         if found is not None:
             intervals = interval_text(found[0], [videos.get(clip, clip) for clip in found[1]])
-        means = [
-            percent(values[f"map@{k}"]) + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
-            for k in CUTOFFS
-        ]
+        means = [in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS]
         rows.append({"name": name, "cells": list(zip(means, intervals, strict=True))})
     return rows
 

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -12,9 +11,9 @@ from tqdm import tqdm
 from hf_models.encoders import Encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
+from subtle.footage.refining import FoundRow
 from subtle.run.metric_loading import load_metric
 
-FoundRow = dict[str, Any]
 SearchStep = Callable[[str, list[FoundRow]], list[FoundRow]]
 K, IOU = (1, 5, 10), (0.5, 0.7)
 SEARCH_METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]

@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from subtle.engines import running
 from subtle.footage.engines import make_reader, read_here, read_on_ray
 from subtle.footage.models import indexed_model, load_model
 from subtle.footage.options import IndexConfig
+from subtle.footage.output import Say
 from subtle.footage.roots import note_root
 from subtle.footage.sources import Source, check_source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
@@ -27,7 +28,6 @@ from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 
 SHOWN_REASONS = 20
-Say = Callable[[str], None]
 
 
 def silent(_: str) -> None:

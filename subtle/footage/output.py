@@ -4,11 +4,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from subtle.running import CONTROL_CHARACTERS, visible
 
+Say = Callable[[str], None]
 FOUND_COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
 OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
 """Where a refined moment was, and the score of each step; None where a step has no score."""

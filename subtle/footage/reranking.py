@@ -18,9 +18,8 @@ from hf_datasets.generation.relevance import PairToScore, RelevanceTask
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.footage.refining import reordered
+from subtle.footage.refining import FoundRow, reordered
 
-FoundRow = dict[str, Any]
 Paths = Callable[[FoundRow], Path]
 
 

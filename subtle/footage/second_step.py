@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from hf_datasets.video import VideoStore
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import device_of
 from subtle.footage.options import TwoStepConfig
+from subtle.footage.output import Say
+from subtle.footage.refining import FoundRow
 from subtle.run.shared_config import BuildConfig
 
-FoundRow = dict[str, Any]
-Say = Callable[[str], None]
 COMMONEST_REASONS = 5
 
 

@@ -27,9 +27,8 @@ def exported_text_encoder(model: IndexedModel) -> ExportedTextEncoder | None:
         return None
     try:
         folder = folder_of(model.name, model.key)
-        known = read_export_state(folder).get(
-            "state"
-        )  # first, as an index may name a folder that takes long to look through
+        # First, as an index may name a folder that takes long to look through.
+        known = read_export_state(folder).get("state")
         if not known or known != state_of(model.name):
             return None
         encoder = ExportedTextEncoder(folder)

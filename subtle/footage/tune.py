@@ -12,17 +12,12 @@ from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
 from subtle.building.options import BuildTFCoVRConfig
-from subtle.embedding import embed_clips
-from subtle.evaluate import evaluate_tfcovr, report
-from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
 from subtle.run.locks import only_run_in
 from subtle.run.screen import Screen
-from subtle.run.shared_config import EmbedConfig
-from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config, Stage2Config
+from subtle.train.quickstart import PIPELINE
 from subtle.tuning.clips import count, places_of, read_clip_table
 from subtle.tuning.estimates import count_stage1, facts, in_words, read_base, seconds_of_steps
 from subtle.tuning.example import draw_example
@@ -43,11 +38,7 @@ from subtle.tuning.results import cut_texts, show_amounts, splits_in_words, summ
 
 TUNING_RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "build tfcovr": (lambda config: build.run_build(build_tfcovr.main, config), BuildTFCoVRConfig),
-    "stage1": (stage1.main, Stage1Config),
-    "embed clips": (embed_clips.main, EmbedConfig),
-    "stage2": (stage2.main, Stage2Config),
-    "evaluate tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
-    "report": (report.main, ReportConfig),
+    **PIPELINE,
 }
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 from hf_datasets.builders import RENDERED
+from hf_datasets.long_videos import SPLITS
 from hf_datasets.registry import task_id
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED
@@ -21,7 +22,6 @@ SavedPart = Literal["model", "adapter"]
 DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
 RESULT_PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
 """What recipes write into results.json beside the metrics."""
-SPLITS = ("train", "validation", "test")
 NEIGHBOR = re.compile(r"\.\./([\w.-]+)")
 """How the card of a folder in `recipes/weights` names another."""
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")

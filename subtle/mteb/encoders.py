@@ -8,7 +8,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +25,10 @@ from hf_models.encoders import Encoder, TFCoVREncoder
 from hf_models.encoders.protocol import mean_of
 from hf_models.fingerprints import key_of
 from hf_models.frame_reading import frames_read
+from hf_models.tfcovr.ranking import QueryParts
 
 from .segments import Segment
 
-QueryParts = Literal["both", "video", "text"]
 RANDOM_SIZE = 64
 MOST_KNOWN = 2**16
 """Videos whose embeddings an encoder keeps: 200 MB of 768 numbers each."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.table import Table
 from tqdm import tqdm
@@ -19,7 +19,7 @@ from hf_datasets.drafts import draft_of, sweep, write_json
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError
 from hf_datasets.generation.dry_run import DryRun
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import Record, Row, generate
 from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.prices import Meter
@@ -33,8 +33,6 @@ from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
 
-Row = TypeVar("Row")
-Record = TypeVar("Record")
 METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
 
 

@@ -13,6 +13,10 @@ WIDEST = 40
 """Characters of a cell beyond which it takes several lines."""
 
 
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
+
+
 def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first: Sequence[str] = ()) -> None:
     """Print a table without empty columns; those that do not fit beside the others follow below, in parts.
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from accelerate import Accelerator
@@ -37,9 +37,8 @@ from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 from subtle.run.schedules import rate_factor
-from subtle.run.step_monitor import LOG_STEPS, StepMonitor
+from subtle.run.step_monitor import LOG_STEPS, AnyBatch, StepMonitor
 
-Batch = TypeVar("Batch")
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 PROFILED_STEPS = {"wait": 2, "warmup": 2, "active": 3, "repeat": 1}
 MOST_SHOWN = 10
@@ -250,7 +249,7 @@ class TrainingRun(ABC):
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
 
-    def fetched(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def fetched(self, batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
         """The batches of an epoch; the time until each is there is measured for the tracker."""
         return self.monitor.waiting(iter(batches)) if self.monitor else iter(batches)
 

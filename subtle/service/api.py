@@ -40,7 +40,7 @@ from hf_datasets.footage.files import fingerprint
 from hf_datasets.video import VideoError
 from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
-from subtle.index import Index
+from subtle.index import TOGETHER, Index
 from subtle.service.cards import footage_of
 from subtle.service.marks import Marks
 from subtle.service.media import Footage, Media, plain, why_foreign
@@ -48,8 +48,6 @@ from subtle.service.searching import LONGEST_QUERY, Query
 
 PATHS = ("search", "moments", "marks", "health", "metrics", "mcp", "docs", "openapi.json")
 """First parts of the addresses that are the service's; all others are the page's."""
-TOGETHER = 64
-"""Most queries that are encoded and searched at once."""
 WAITING = 512
 """Most queries that wait; more are told to come back."""
 MULTIPART_BYTES = 1_000_000  # beside the clip

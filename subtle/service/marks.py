@@ -78,9 +78,7 @@ class Marks:
             rows = [one for one in self.read() if mark_key(one) != mark_key(made)]
             rows += [made] if is_right is not None else []
             file = io.StringIO()
-            writer = csv.DictWriter(
-                file, MARK_FIELDS, lineterminator="\n", quoting=csv.QUOTE_ALL
-            )  # or \r would end a row
+            writer = csv.DictWriter(file, MARK_FIELDS, lineterminator="\n", quoting=csv.QUOTE_ALL)  # or \r ends a row
             writer.writeheader()
             writer.writerows(rows)
             write_text(self.path, file.getvalue())

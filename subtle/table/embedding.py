@@ -13,10 +13,11 @@ from typing import Any
 
 from torch import Tensor
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
-from subtle.embedding.loop import Batch, ClipRow, Work, fill, read_clip_frames
+from subtle.embedding.loop import Batch, Work, fill, read_clip_frames
 from subtle.run.batches import batched
 from subtle.run.data import missing_by_reason
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from hf_datasets.records import ClipRow
 from hf_models.encoders import (
     BlipEncoder,
     LanguageModelEncoder,
@@ -25,7 +26,6 @@ from hf_models.encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.protocol import mean_of, unit
-from subtle.embedding.loop import ClipRow
 from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of_queries
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]

@@ -15,9 +15,9 @@ from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
 from subtle.table.differences import MAIN_METRIC, VariationResult, read_queries
+from subtle.tfcovr.shown_queries import NOT_STATED
 
 MORE = "more than one"
-NOT_STATED = "not stated"
 GROUPINGS = ("change_type", "difference", "trained_labels")
 
 
@@ -52,12 +52,12 @@ def difference_of(source: str | None, target: str | None) -> str | None:
 
 
 def by_group(results: Iterable[VariationResult], groups: pl.DataFrame) -> pl.DataFrame:
-    """The mean of `SHOWN` in each group of queries, with its deviation over seeds, and its interval.
+    """The mean of `MAIN_METRIC` in each group of queries, with its deviation over seeds, and its interval.
 
     Returns:
-        `variation, kind (of KINDS), group, queries, seeds, mean, mean_std, low, high`. The deviation is null with one
-        seed. The interval holds 95 %; of that over long videos and seeds and that over targets' labels and seeds it is
-        the wider one, and null where both have but one.
+        `variation, kind (of GROUPINGS), group, queries, seeds, mean, mean_std, low, high`. The deviation is null with
+        one seed. The interval holds 95 %; of that over long videos and seeds and that over targets' labels and seeds it
+        is the wider one, and null where both have but one.
     """
     rows = []
     for result in results:

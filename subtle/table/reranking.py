@@ -11,14 +11,13 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.generation.images import image_parts
 from hf_datasets.generation.relevance import HIGHEST, PairToScore
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import Label, sport_of
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import NO_FILE
 from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.embedding.loop import ClipRow
 from subtle.footage.refining import reordered
 from subtle.tfcovr.captions import label_of
 

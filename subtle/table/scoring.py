@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hf_datasets.records import ClipRow
 from hf_models.encoders.protocol import unit
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from hf_models.tfcovr.ranking import rank_embeds
-from subtle.embedding.loop import ClipRow
 from subtle.run.data import load_split, load_splits
 from subtle.table.embedding import Embedded, Embedder
 from subtle.table.queries import WayName, compose_queries

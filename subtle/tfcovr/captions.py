@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
 from hf_datasets.generation.chat import Answer
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.caption_scores import score_caption
@@ -27,7 +27,6 @@ TEXT, FLAG, NAMES = pa.string(), pa.bool_(), pa.list_(pa.string())
 SCORE_COLUMNS = {"right": NAMES, "wrong": NAMES, "not_said": NAMES, "all_right": FLAG}
 SECOND_CAPTION = "second caption of the same id; the first is kept"
 CAPTION_FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
-ClipRow = dict[str, Any]
 Scored = dict[str, Any]
 """A row of a table of captions: texts, `label` as a `Label` or None, and the columns of `SCORE_COLUMNS`."""
 

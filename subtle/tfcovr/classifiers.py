@@ -11,6 +11,7 @@ from sklearn.metrics import recall_score
 from torch import nn
 from transformers import AutoImageProcessor
 
+from hf_datasets.records import ClipRow
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 from hf_models.checkpoints import open_whole
@@ -26,7 +27,7 @@ REGULARIZATION = ("drop_path_rate", "classifier_dropout")
 """What a model trained before can go on with, or without."""
 
 
-def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
+def class_names(clips: Sequence[ClipRow], head: Literal["present", "all"]) -> list[str]:
     """Label ids in the order of the head, which is that of the dataset's classes.
 
     Of `clips` the labels, or with the head "all" the 306 if they are of these.
@@ -39,7 +40,7 @@ def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]
     return sorted(labels, key=lambda label: (place.get(label, len(known)), label))
 
 
-def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: str) -> list[int]:
+def class_indices(clips: Sequence[ClipRow], names: Sequence[str], split: str) -> list[int]:
     """The class of each clip, or an error that names a clip whose label the head does not have."""
     index = {name: position for position, name in enumerate(names)}
     for clip in clips:

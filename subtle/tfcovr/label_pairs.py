@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from hf_datasets.tfcovr.label_negatives import COUNTED_ATTRIBUTES
 from hf_datasets.tfcovr.labels import Label, differences
 from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, Encoder, kind, label_pairs
 
-COUNTED_ATTRIBUTES = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
 CHANGES = {
     "numbers": "numbers: turns, twists, saltos",
     "words": "words: shape, direction, legs, ...",

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
+from hf_datasets.long_videos import SPLITS
+from hf_datasets.records import ClipRow
 from hf_datasets.tfcovr.splitting import held_out_videos
 from subtle.run.data import load_splits, refused_rows
 from subtle.run.shared_config import DataConfig
 
-ClipRow = dict[str, Any]
 Validation = Literal["auto", "split", "train"]
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def labeled_splits(
     if not 0 < validation_fraction < 1:
         raise SystemExit(f"--validation_fraction is {validation_fraction}; it is a share between 0 and 1")
     loaded = load_splits(config, clips=True)
-    every = {split: list(loaded[split]) if split in loaded else [] for split in SPLITS}
+    every: dict[str, list[ClipRow]] = {split: list(loaded[split]) if split in loaded else [] for split in SPLITS}
     coverage = {split: counts(clips) for split, clips in every.items()}
     clips = {split: [clip for clip in part if is_labeled(clip) and clip["video"]] for split, part in every.items()}
     refused = next((refused_rows(part) for part in loaded.values()), None)

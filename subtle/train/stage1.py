@@ -9,6 +9,7 @@ from accelerate.utils import broadcast, gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
@@ -77,7 +78,7 @@ class Stage1(TrainingRun):
         processes, size = self.accelerator.num_processes, self.config.batch_size
         return super().identity() | ({"processes_of_uneven_parts": processes} if size % processes else {})
 
-    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
+    def make_data(self, split: str, clips: list[ClipRow]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
         config, training = self.config, split == "train"
         per_part = config.frames_per_part if training else 1
