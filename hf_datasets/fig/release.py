@@ -119,5 +119,4 @@ def download(manager: DownloadManager, name: str) -> dict[Split, Path]:
 
 
 def _where(name: str) -> str:
-    files = ", ".join(FILES[name].values())
-    return f"fetch {files} from the folder {FOLDER}/{name.replace('_', '-')} of {REPOSITORY}"
+    return f"fetch {', '.join(FILES[name].values())} from the folder {FOLDER}/{name.replace('_', '-')} of {REPOSITORY}"
