@@ -21,7 +21,7 @@ from datasets.builder import Key
 
 from benchmarks.timing import Ratio, interleave, peak_megabytes, resident_megabytes
 from hf_datasets.tfcovr.labels import answers_of, load_labels
-from hf_datasets.tfcovr.release import read_release
+from hf_datasets.tfcovr.release import read_released_triplets
 from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join_clips, plan_join, train_triplets
 
 FEATURES = Features.from_arrow_schema(TRIPLET_SCHEMA)
@@ -185,12 +185,12 @@ def release_read(scratch: Path) -> Iterator[Ratio]:
     written.write_csv(scratch / "train_finegd.csv")
     queries = {"query_id": ["0"], "query_video": ["a"], "modification": ["show"], "target_video": ["b"]}
     pl.DataFrame(queries | {"target_videos_ids": ["['b']"]}).write_csv(scratch / "test_finegd.csv")
-    (frames, refused), texts = read_release(scratch), official_way(scratch / "train_finegd.csv")
+    (frames, refused), texts = read_released_triplets(scratch), official_way(scratch / "train_finegd.csv")
     if refused or frames["train"]["modification_text"].to_list() != [text for *_, text in texts]:
         raise AssertionError("the two ways read different texts")
     seconds = interleave(
         {
-            "ours": partial(read_release, scratch),
+            "ours": partial(read_released_triplets, scratch),
             "official": partial(official_way, scratch / "train_finegd.csv"),
         },
         rounds=3,

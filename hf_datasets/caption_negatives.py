@@ -13,17 +13,17 @@ NEGATIVE_KINDS: tuple[NegativeKind, ...] = ("count", "direction", "order", "nega
 THEN = ", then "
 """Between the events of a caption that tells several."""
 
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w]|\.\d)")
+COUNT_IN_DIGITS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w]|\.\d)")
 COUNTS = {"two": "three", "three": "two", "four": "three", "double": "triple", "triple": "double"}
 COUNTS |= {"once": "twice", "twice": "once"}
 _PAIRS = (
     "left right, forward backward, forwards backwards, front back, up down, upward downward, upwards downwards, "
     "clockwise counterclockwise, inward outward, inside outside, above below, over under, onto off"
 )
-DIRECTIONS = {
+OPPOSITE_DIRECTIONS = {
     word: other for pair in _PAIRS.split(", ") for word, other in (pair.split(" "), reversed(pair.split(" ")))
 }
-WORD = re.compile(r"[A-Za-z]+")
+LATIN_WORD = re.compile(r"[A-Za-z]+")
 
 
 class CaptionNegative(NamedTuple):
@@ -45,13 +45,13 @@ def negatives_of_caption(caption: str) -> list[CaptionNegative]:
         >>> negatives_of_caption("he sits, then he stands")[0]
         CaptionNegative(kind='order', text='he stands, then he sits')
     """
-    found = [*_counts(caption), *_directions(caption), *_orders(caption), *_negations(caption)]
+    found = [*_other_counts(caption), *_directions(caption), *_orders(caption), *_negations(caption)]
     texts = {caption}
     return [one for one in found if one.text not in texts and not texts.add(one.text)]  # type: ignore[func-returns-value]
 
 
-def _counts(caption: str) -> Iterator[CaptionNegative]:
-    for match in NUMBER.finditer(caption):
+def _other_counts(caption: str) -> Iterator[CaptionNegative]:
+    for match in COUNT_IN_DIGITS.finditer(caption):
         value = float(match[0])
         for other in (value + 1, value - 1):
             if other > 0:
@@ -60,7 +60,7 @@ def _counts(caption: str) -> Iterator[CaptionNegative]:
 
 
 def _directions(caption: str) -> Iterator[CaptionNegative]:
-    yield from (CaptionNegative("direction", text) for text in _replaced(caption, DIRECTIONS))
+    yield from (CaptionNegative("direction", text) for text in _replaced(caption, OPPOSITE_DIRECTIONS))
 
 
 def _orders(caption: str) -> Iterator[CaptionNegative]:
@@ -81,7 +81,7 @@ def _negations(caption: str) -> Iterator[CaptionNegative]:
 
 def _replaced(caption: str, words: dict[str, str]) -> Iterator[str]:
     # Each word of the table in turn, capitalized as it was.
-    for match in WORD.finditer(caption):
+    for match in LATIN_WORD.finditer(caption):
         other = words.get(match[0].lower())
         if other:
             other = other.capitalize() if match[0][0].isupper() else other

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from datasets import ClassLabel, Dataset, DatasetDict, Features, IterableDataset, Value
 from datasets.table import table_cast
 
-Rows = TypeVar("Rows", Dataset, DatasetDict, IterableDataset, pa.Table)
+Labeled = TypeVar("Labeled", Dataset, DatasetDict, IterableDataset, pa.Table)
 
 
 def labeled_features(schema: pa.Schema, names: Mapping[str, Sequence[str]]) -> Features:
@@ -51,7 +51,7 @@ def with_labels(table: pa.Table, features: Features) -> pa.Table:
     return table_cast(table, features.arrow_schema)
 
 
-def with_names(rows: Rows) -> Rows:
+def with_names(rows: Labeled) -> Labeled:
     """Rows with names in place of the numbers of each `ClassLabel`; null stays null, other columns are not touched.
 
     Rows that were stored with names, as before version 0.2, come back as they are. Of a dataset only the changed

@@ -44,7 +44,7 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
     """
     folder = Path(folder).absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder, timeout=-1):
+    with _folder_lock(folder, timeout=-1):
         _restore(folder)
         draft = _workplace(folder) / "new"
         try:
@@ -63,7 +63,7 @@ def sweep(folder: str | PathLike[str]) -> None:
     """Remove a killed writer's leftovers and restore the old `folder`; a running writer's draft stays."""
     folder = Path(folder).absolute()
     if _workplace(folder).is_dir():
-        with suppress(Timeout), _locked(folder, timeout=0):
+        with suppress(Timeout), _folder_lock(folder, timeout=0):
             _restore(folder)
 
 
@@ -72,7 +72,7 @@ def _workplace(folder: Path) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path, timeout: float) -> Iterator[None]:
+def _folder_lock(folder: Path, timeout: float) -> Iterator[None]:
     lock = folder.with_name(f".{folder.name}.lock")
     with FileLock(lock, timeout=timeout):
         try:

@@ -109,10 +109,10 @@ def with_paths(rows: Dataset | DatasetDict) -> Any:
     for name, feature in (rows.features or {}).items():
         if isinstance(feature, Video):
             column = rows.select_columns(name).flatten_indices() if rows._indices else rows.select_columns(name)
-            rows = replace_column(rows, name, _paths(column.data.column(name)))
+            rows = replace_column(rows, name, _file_paths(column.data.column(name)))
     return rows
 
 
-def _paths(videos: pa.ChunkedArray) -> pa.ChunkedArray:
+def _file_paths(videos: pa.ChunkedArray) -> pa.ChunkedArray:
     is_file = pc.is_null(pc.struct_field(videos, "bytes"))
     return pc.if_else(is_file, pc.struct_field(videos, "path"), pa.scalar(None, pa.string()))

@@ -47,10 +47,10 @@ def shards_of(table: pa.Table, *, least_rows: int = LEAST_ROWS) -> Shards:
         >>> [[len(table) for table in part()] for part in shards.parts]
         [[2], [3]]
     """
-    return Shards([partial(_part, table, start, stop) for start, stop in even_spans(len(table), least_rows)])
+    return Shards([partial(_slice_of, table, start, stop) for start, stop in even_spans(len(table), least_rows)])
 
 
-def _part(table: pa.Table, start: int, stop: int) -> Iterator[pa.Table]:
+def _slice_of(table: pa.Table, start: int, stop: int) -> Iterator[pa.Table]:
     # The whole table is pickled once for all parts; slices would be pickled one by one, each with the whole buffer.
     yield table.slice(start, stop - start)
 

@@ -16,6 +16,8 @@ from hf_datasets.records import Rejection
 ROW = "row of the file"
 """The column with the number of a row, from 1, without the header."""
 REASON = "reason of the refusal"
+SPAN = ("start_seconds", "end_seconds")
+"""The columns of a stretch of a video."""
 
 
 def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -239,7 +241,7 @@ def check_columns(
             yield Rejection(f"unknown column: {name!r} of {source} is left out", name, name)
 
 
-def judge(
+def check_rows(
     table: pl.DataFrame, checks: Mapping[str, pl.Expr], *, source: str, key: str
 ) -> tuple[pl.DataFrame, list[Rejection]]:
     """Refuse the rows that fail a check.
@@ -301,7 +303,7 @@ def with_times(table: pl.DataFrame, required: Sequence[str], optional: Sequence[
 
 
 def time_checks(*spans: tuple[str, str]) -> dict[str, pl.Expr]:
-    """For `judge`: which rows of `with_times` have times that are no numbers, or no spans."""
+    """For `check_rows`: which rows of `with_times` have times that are no numbers, or no spans."""
     is_number = [pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for span in spans for name in span]
     are_spans = [is_span(pl.col(start), pl.col(end)) for start, end in spans]
     return {

@@ -1,6 +1,7 @@
 """Weights of checkpoints that others made: read without running code (`weights_only=True`) and measured."""
 
 import json
+import logging
 import math
 import re
 import traceback
@@ -125,7 +126,7 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
     try:
         if not checked and (Path(name_or_path) / "config.json").is_file():
             files = ((file.name, file.stat()) for file in sorted(Path(name_or_path).iterdir()))
-            _check_sizes(Path(name_or_path), tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files))
+            _check_shapes(Path(name_or_path), tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files))
         if not checked and (Path(name_or_path) / "adapter_config.json").is_file():
             _check_adapter(Path(name_or_path))
         yield
@@ -148,7 +149,7 @@ def open_whole(
     *,
     part: Callable[[Any], nn.Module] = lambda model: model,
     unread: str = "(?!)",
-    cure: str = "it was not saved to its end, or its configuration is of another model: copy it again",
+    cure: str = "an earlier version of the code saved it, or it is not whole: train it again, or copy it again",
     **options: Any,
 ) -> Any:
     """A model all of whose weights are in its files; transformers would make those that are not at random.
@@ -158,25 +159,38 @@ def open_whole(
         name_or_path: A folder or a name on the Hub.
         part: What of the model is used, as a function of it; the rest may be missing.
         unread: A regular expression of names in that part that may be missing, too.
-        cure: What to say where weights are missing.
+        cure: What to say where weights are missing or of another shape.
         options: Of `from_pretrained`.
 
     Raises:
         ValueError: Weights are missing or of another shape, or the folder is damaged.
         OSError: There is no such model.
     """
-    with opening(name_or_path):
-        try:
-            model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
-        except RuntimeError as error:  # weights of other shapes
-            message = f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}"
-            raise ValueError(message) from None
+    with opening(name_or_path), _without_report():
+        model, report = model_class.from_pretrained(
+            name_or_path, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
         read = {id(weight) for name, weight in weights_of(part(model)) if not re.search(unread, name)}
-        absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-        if lost := sorted(name for name, weight in weights_of(model) if name in absent and id(weight) in read):
+        absent = {name for name, weight in weights_of(model) if name in report["missing_keys"] and id(weight) in read}
+        if lost := sorted(absent | {name for name, *_ in report["mismatched_keys"]}):
             such = ", ".join(lost[:3])
             raise ValueError(f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {such}; {cure}")
     return model
+
+
+@contextmanager
+def _without_report() -> Iterator[None]:
+    """Without transformers' table of missing weights, which also names those of a language head that nobody reads."""
+    logger = logging.getLogger("transformers.modeling_utils")
+
+    def is_no_report(record: logging.LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    logger.addFilter(is_no_report)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_no_report)
 
 
 def weights_of(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
@@ -194,7 +208,7 @@ def not_opened(name_or_path: str | Path, error: BaseException) -> str:
 
 
 @lru_cache(maxsize=64)
-def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
+def _check_shapes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
     # What a configuration asks for is compared with the shapes in the folder's weights.
     shapes = _shapes_in(folder)
     if not shapes:

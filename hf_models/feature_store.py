@@ -300,7 +300,7 @@ def open_features(folder: Path | str, name: str) -> Features:
     )
 
 
-def checked(features: Tensor, name: str, size: int | None = None) -> Tensor:
+def checked_features(features: Tensor, name: str, size: int | None = None) -> Tensor:
     """Features as float32, if they can be used.
 
     Args:

@@ -110,7 +110,7 @@ def search(
         tensor([[2, 1]])
     """
     queries = _as_tensor(query_embeds)
-    _check_sizes(queries, corpus_embeds, k, exclude)
+    _check_search(queries, corpus_embeds, k, exclude)
     excluded = _excluded_rows(exclude, len(queries), len(corpus_embeds)).to(queries.device)
     k = min(k, len(corpus_embeds))
     rows = torch.full((len(queries), k), -1, dtype=torch.int64, device=queries.device)
@@ -280,7 +280,7 @@ def _check_finite(embeds: Tensor, name: str, start: int = 0) -> None:
         raise ValueError(f"row {row} of the {name} is not finite (NaN or infinity) and cannot be ranked")
 
 
-def _check_sizes(queries: Tensor, corpus_embeds: Embeddings, k: int, exclude: Sequence[Any] | Tensor | None) -> None:
+def _check_search(queries: Tensor, corpus_embeds: Embeddings, k: int, exclude: Sequence[Any] | Tensor | None) -> None:
     if queries.ndim != 2 or corpus_embeds.ndim != 2 or queries.shape[1] != corpus_embeds.shape[1]:
         shapes = f"{tuple(queries.shape)} and {tuple(corpus_embeds.shape)}"
         raise ValueError(f"queries (Q, D) and corpus (N, D) must have one D, not shapes {shapes}")

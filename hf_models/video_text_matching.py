@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, BlipForI
 from hf_models.checkpoints import open_whole, opening
 from hf_models.vidclip.layers_vidclip import limited_scale
 from hf_models.vidclip.modeling_vidclip import VidCLIPModel
-from hf_models.vidclip.modeling_vidclip_matching import HEAD_FILE, Encoded, VidCLIPMatcher
+from hf_models.vidclip.modeling_vidclip_matching import Encoded, VidCLIPMatcher
 
 MAX_TEXT_TOKENS = 64
 MAX_LOGIT_SCALE = math.log(100)  # CLIP's
@@ -81,8 +81,8 @@ def load_matcher(
     """A matcher with its image processor and tokenizer.
 
     Args:
-        name_or_path: A folder or a name on the Hub: a `VidCLIPMatcher`, a VidCLIP (its head is new unless the folder
-            has a `HEAD_FILE`, as those of version 0.1), a CLIP (poolers and head are new) or a BLIP.
+        name_or_path: A folder or a name on the Hub: a `VidCLIPMatcher`, a VidCLIP (its head is new), a CLIP
+            (poolers and head are new) or a BLIP.
         num_frames: Frames of the longest clip, for a CLIP or BLIP.
         needs_trained_head: Refuse a VidCLIP or CLIP whose head would be new.
 
@@ -93,11 +93,10 @@ def load_matcher(
         kind = AutoConfig.from_pretrained(name_or_path).model_type
         if kind not in ("vidclip_matcher", "vidclip", "clip", "blip"):
             raise ValueError(f"{name_or_path} is a {kind} model; give a CLIP, a VidCLIP or a BLIP")
-        has_head = kind not in ("vidclip", "clip") or (Path(name_or_path) / HEAD_FILE).is_file()
-        if needs_trained_head and not has_head:
+        if needs_trained_head and kind in ("vidclip", "clip"):
             raise ValueError(
-                f"{name_or_path} is a {kind} model without a {HEAD_FILE}, so its matching head is untrained; "
-                "`subtle noise_evaluator` trains one"
+                f"{name_or_path} is a {kind} model, so its matching head is untrained; `subtle noise_evaluator` trains "
+                "one"
             )
         if kind == "blip":
             matcher: Matcher = BlipMatcher(open_whole(BlipForImageTextRetrieval, name_or_path), max_frames=num_frames)

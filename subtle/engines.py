@@ -186,8 +186,12 @@ def connect_to_ray(ray: Any, config: ActorConfig, device: str, num_decoders: int
                 "with `ray start --head`, or unset the variable to use this machine alone"
             ) from error
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    actors = actors_of(config, {"CPU": cores, "GPU": gpus_here()}, device, num_decoders)
+    import torch
+
+    from hf_datasets.video.pool import available_cores
+
+    cores = available_cores()
+    actors = actors_of(config, {"CPU": cores, "GPU": torch.cuda.device_count()}, device, num_decoders)
     ray.init(
         "local",
         num_cpus=max(cores, round(actors.number * actors.cpus + 0.5)),
@@ -195,13 +199,6 @@ def connect_to_ray(ray: Any, config: ActorConfig, device: str, num_decoders: int
         include_dashboard=False,
         **quiet,
     )
-
-
-def gpus_here() -> int:
-    """GPUs of this machine."""
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def actors_of(config: ActorConfig, resources: Mapping[str, float], device: str, num_decoders: int) -> Actors:

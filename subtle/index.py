@@ -27,7 +27,7 @@ import numpy as np
 
 from hf_models.index.feedback import grouped, rocchio
 from hf_models.index.matrix import COLUMNS
-from hf_models.index.search import checked, default_probes, search_many
+from hf_models.index.search import checked_rows, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
@@ -432,7 +432,7 @@ class Index:
         table = self.store.moments(self.model.key)
         table.checkout_latest()
         found = table.search().where(where).select(list(COLUMNS)).limit(limit).to_arrow()
-        rows: list[dict[str, Any]] = checked(self.store.path, found).to_pylist()
+        rows: list[dict[str, Any]] = checked_rows(self.store.path, found).to_pylist()
         return rows
 
     def nearest(self, vectors: np.ndarray, config: SearchConfig, **more: Any) -> list[list[dict[str, Any]]]:
@@ -448,10 +448,10 @@ class Index:
         more: dict[str, Any] = {"limit": config.shortlist if has_second_step else looked_at}
         query = self.moved(config)
         if config.exclude_same_video:
-            from hf_datasets.footage.files import fingerprint
+            from hf_datasets.footage.files import file_fingerprint
 
             assert config.clip is not None  # the configuration refuses it without one
-            more["exclude_fingerprint"] = fingerprint(Path(config.clip))
+            more["exclude_fingerprint"] = file_fingerprint(Path(config.clip))
         (found,) = self.nearest(query[None], config, **more)
         least, why = config.min_score, "--min_score"
         if config.nothing_fits and found:

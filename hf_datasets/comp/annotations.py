@@ -21,7 +21,7 @@ VERB_SENTENCES = 3000
 """Captions from which the rule-based generator collects its verbs; more take time and add few."""
 
 
-def annotation_files(folder: Path) -> dict[str, Path]:
+def caption_files(folder: Path) -> dict[str, Path]:
     """The annotation file of each split in a folder; YouCook2's official file serves two.
 
     Raises:
@@ -43,7 +43,7 @@ def annotation_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_annotations(path: Path, source: SourceName, split: str) -> Iterator[CaptionedVideo | Rejection]:
+def read_captioned_videos(path: Path, source: SourceName, split: str) -> Iterator[CaptionedVideo | Rejection]:
     """The videos of one split, in the order of the file, or rejections."""
     if source == "activitynet":
         return read_activitynet_captions(path)

@@ -10,11 +10,11 @@ import datasets
 import pyarrow as pa
 
 from hf_datasets.builders import RegisteredBuilder
-from hf_datasets.comp.annotations import SourceName, annotation_files, offline_actions, read_annotations
-from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_video
+from hf_datasets.comp.annotations import SourceName, caption_files, offline_actions, read_captioned_videos
+from hf_datasets.comp.construction import MULTIPLE, PairConstruction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
-from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_files, read_release
+from hf_datasets.comp.release import ID_PREFIXES, TimeUnit, address, find_pair_files, read_released_pairs
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.offline_chat import RuleBasedGenerator
@@ -25,7 +25,7 @@ from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
 
 ROW_SCHEMA = PAIR_SCHEMA.append(pa.field("video", pa.string()))
-CLIP_SCHEMA = pa.schema(
+ACTION_SCHEMA = pa.schema(
     {
         "clip_id": pa.string(),
         "video_id": pa.string(),
@@ -96,7 +96,7 @@ class CompBuilder(RegisteredBuilder):
         return "youcook2" if self.dataset_name == "youcook2_comp" else "activitynet"
 
     def _info(self) -> datasets.DatasetInfo:
-        others = {"mini-clips": datasets.Features.from_arrow_schema(CLIP_SCHEMA), "mini-videos": VIDEO_FEATURES}
+        others = {"mini-clips": datasets.Features.from_arrow_schema(ACTION_SCHEMA), "mini-videos": VIDEO_FEATURES}
         return datasets.DatasetInfo(
             description=(self.config.description or "").format(source=SOURCE_NAMES[self._annotated]),
             features=others.get(self.config.name, ROW_FEATURES).copy(),
@@ -113,7 +113,7 @@ class CompBuilder(RegisteredBuilder):
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }
-        schema = CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
+        schema = ACTION_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
         splits = read[self.config.name]().items()
         return self._generators(
             {split: shards_of(pa.Table.from_pylist(list(rows), schema=schema)) for split, rows in splits}
@@ -147,10 +147,10 @@ class CompBuilder(RegisteredBuilder):
     def _release(self, dl_manager: datasets.DownloadManager) -> Mapping[str, Iterable[Row]]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir()
-        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self._annotated)
+        files = self._download(dl_manager) if data_dir is None else find_pair_files(data_dir, self._annotated)
         prefix, unit = ID_PREFIXES[self._annotated], self.config.time_unit
         return {
-            split: self._located(read_release(Path(path), prefix=prefix, time_unit=unit))
+            split: self._located(read_released_pairs(Path(path), prefix=prefix, time_unit=unit))
             for split, path in files.items()
         }
 
@@ -180,13 +180,13 @@ class CompBuilder(RegisteredBuilder):
                 split: self._located(row for table in tables() for row in table.to_pylist())
                 for split, tables in published.items()
             }
-        files = annotation_files(data_dir)
+        files = caption_files(data_dir)
         return {split: self._source_rows(split, path) for split, path in files.items()}
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []
         max_iou = MAX_IOU[self._annotated] if self.config.max_iou is None else self.config.max_iou
-        for video in self._kept(read_annotations(path, self._annotated, split)):
+        for video in self._kept(read_captioned_videos(path, self._annotated, split)):
             chosen, events = select_video(video, max_iou=max_iou)
             list(self._kept(events))
             videos += self._kept([chosen])
@@ -196,11 +196,11 @@ class CompBuilder(RegisteredBuilder):
     def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
         # The miniature has one combination, as when results on it were published.
         multiple = () if split != "train" else MULTIPLE[:1] if self.config.name == "mini" else MULTIPLE
-        construction = Construction(videos, self._ask, actions=actions, seed=self.config.seed, multiple=multiple)
+        construction = PairConstruction(videos, self._ask, actions=actions, seed=self.config.seed, multiple=multiple)
         yield from self._kept(construction.rows())
 
     def _ask(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
-        """An `Ask` of `construction`, which the rule-based generator answers."""
+        """An `AskForParagraphs` of `construction`, which the rule-based generator answers."""
         return {written.key: written for written in self._kept(generate(task, rows, RuleBasedGenerator()))}
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:

@@ -22,7 +22,7 @@ MULTIPLE: Final[tuple[tuple[DisruptionType, ...], ...]] = (
     ("temporal_reorder", "action_replace", "segment_mismatch"),
 )
 """All combinations of two or more disruptions."""
-Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
+AskForParagraphs = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
 """Step, task and rows -> key -> the written paragraph; rejected rows are left out."""
 
 
@@ -51,12 +51,12 @@ def select_video(
     return kept, [*events, *rejections]
 
 
-class Construction:
+class PairConstruction:
     """The pairs of one split.
 
     Args:
         videos: Videos of at least two events, in order.
-        ask: Writes the paragraphs; see `Ask`.
+        ask: Writes the paragraphs; see `AskForParagraphs`.
         actions: The task that replaces actions.
         seed: Decides orders, intervals and which text comes first in a question, for each video by itself.
         multiple: Which disruptions to combine in one pair, such as `MULTIPLE`; these pairs are for training only.
@@ -66,7 +66,7 @@ class Construction:
     def __init__(
         self,
         videos: Iterable[CaptionedVideo],
-        ask: Ask,
+        ask: AskForParagraphs,
         *,
         actions: ActionTask,
         seed: int = 0,

@@ -15,12 +15,12 @@ import polars as pl
 
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import check_columns, check_rows, is_empty, is_span, read_text_table
 from hf_datasets.video import VideoError, VideoStore
 
-REQUIRED = ("video_0", "text_0", "video_1", "text_1")
+PAIR_COLUMNS = ("video_0", "text_0", "video_1", "text_1")
 TIMES = ("start_seconds_0", "end_seconds_0", "start_seconds_1", "end_seconds_1")
-OPTIONAL = ("key", "kind", *TIMES)
+PAIR_EXTRAS = ("key", "kind", *TIMES)
 TOLD = "told_seconds"
 """Where `decision` of a segment mismatch has the start and the end of what the negative text describes."""
 
@@ -98,17 +98,17 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file; name a table with the columns {', '.join(REQUIRED)}")
+        raise FileNotFoundError(f"{path} is not a file; name a table with the columns {', '.join(PAIR_COLUMNS)}")
     folder = path.parent / "videos" if video_dir is None else Path(video_dir)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder of videos; name the one that has them with video_dir")
     table, rejections = read_text_table(path)
-    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
-    absent = [name for name in OPTIONAL if name not in table.columns]
+    rejections += check_columns(table.columns, PAIR_COLUMNS, source=str(path), optional=PAIR_EXTRAS)
+    absent = [name for name in PAIR_EXTRAS if name not in table.columns]
     table = table.with_columns(*(pl.lit(None, dtype=pl.String).alias(name) for name in absent))
     times = {f"{name}_number": pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in TIMES}
     table = table.with_columns(**times)
-    checks = {f"{name} is empty; fill it in": is_empty(name) for name in REQUIRED}
+    checks = {f"{name} is empty; fill it in": is_empty(name) for name in PAIR_COLUMNS}
     checks |= {
         f"{name} is not a number; give seconds": ~is_empty(name) & pl.col(f"{name}_number").is_null() for name in TIMES
     }
@@ -119,7 +119,7 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
         for number in (0, 1)
     }
     checks["the two texts are the same; they must tell the videos apart"] = pl.col("text_0") == pl.col("text_1")
-    accepted, refused = judge(table, checks, source=str(path), key="video_0")
+    accepted, refused = check_rows(table, checks, source=str(path), key="video_0")
     pairs: list[Counterfactual] = []
     for read in _located(accepted, VideoStore(folder)):
         (refused if isinstance(read, Rejection) else pairs).append(read)  # type: ignore[arg-type]

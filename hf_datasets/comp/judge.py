@@ -17,9 +17,9 @@ VIDEO_PROMPT: Final = (
     'Which video does the text describe better? Answer with "1" or "2" only.'
 )
 """The same question of two videos, for the video score."""
-ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
+ACCEPTED_ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
 """The accepted answers; the released script accepts the brackets, too."""
-UNREADABLE: Final = "the answer is not 1 or 2"
+UNREADABLE_VERDICT: Final = "the answer is not 1 or 2"
 """The reason for which any other answer is rejected."""
 
 
@@ -158,7 +158,7 @@ class VideoJudgeTask:
 
 
 def _verdict(row: JudgedPair | JudgedVideos, disruption_type: str, answer: str) -> Verdict | Rejection:
-    given = ANSWERS.get(answer.strip())
+    given = ACCEPTED_ANSWERS.get(answer.strip())
     if given is None:
-        return Rejection(UNREADABLE, answer, row.key)
+        return Rejection(UNREADABLE_VERDICT, answer, row.key)
     return Verdict(row.key, disruption_type, given, row.answer)

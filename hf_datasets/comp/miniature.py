@@ -108,7 +108,7 @@ class LabelActionTask(ActionTask):
         choices = [
             (index, found, other)
             for index, sentence in enumerate(row.sentences)
-            for found, others in [_find(sentence)]
+            for found, others in [_mentioned_action(sentence)]
             for other in others
         ]
         for index, found, other in generator.sample(choices, len(choices)):
@@ -119,7 +119,7 @@ class LabelActionTask(ActionTask):
         raise ValueError("no action can be replaced with 0.8 of the words kept")
 
 
-def _find(sentence: str) -> tuple[str, list[str]]:
+def _mentioned_action(sentence: str) -> tuple[str, list[str]]:
     """The action that a sentence mentions, and the others of its place; all with the place."""
     for place in PLACES.values():
         if place not in sentence:

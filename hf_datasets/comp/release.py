@@ -19,7 +19,7 @@ TimeUnit = Literal["auto", "us", "s"]
 ID_PREFIXES = {"activitynet": "v_", "youcook2": ""}
 """What ids of videos begin with, which the release leaves out."""
 ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
-SPLIT_FILES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
+FILE_NAMES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
 MOST_VIDEO_SECONDS = 1e5
 """Larger times, more than a day in seconds, must be microseconds."""
 DISRUPTION_WORDS: Mapping[str, DisruptionType] = {
@@ -32,7 +32,7 @@ DISRUPTION_WORDS: Mapping[str, DisruptionType] = {
     "segment": "segment_mismatch",
 }
 """What the published `type` strings contain -> our name; their exact spelling is not documented."""
-TIMES = {
+TIME_KEYS = {
     "original_start_seconds": ("original_video/start_time", "original_start_time"),
     "original_end_seconds": ("original_video/end_time", "original_end_time"),
     "query_start_seconds": ("query_video/start_time", "query_start_time"),
@@ -55,27 +55,29 @@ def address(stem: str, split: str) -> str:
         >>> address("youcook2", "train").rpartition("/")[2]
         'youcook2_comp_train.json'
     """
-    return ADDRESS.format(file=SPLIT_FILES[split].format(stem=stem))
+    return ADDRESS.format(file=FILE_NAMES[split].format(stem=stem))
 
 
-def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
+def find_pair_files(data_dir: Path, stem: str) -> dict[str, Path]:
     """The published file of each split below a folder.
 
     Raises:
         FileNotFoundError: There is none; the message says what to fetch from where.
     """
     found = {}
-    for split, pattern in SPLIT_FILES.items():
+    for split, pattern in FILE_NAMES.items():
         paths = sorted(data_dir.rglob(pattern.format(stem=stem)))
         if paths:
             found[split] = paths[0]
     if not found:
-        names = " and ".join(address(stem, split) for split in SPLIT_FILES)
+        names = " and ".join(address(stem, split) for split in FILE_NAMES)
         raise FileNotFoundError(f"{data_dir} holds none of VideoComp's files; fetch {names} into it")
     return found
 
 
-def read_release(path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto") -> Iterator[dict[str, Any] | Rejection]:
+def read_released_pairs(
+    path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto"
+) -> Iterator[dict[str, Any] | Rejection]:
     """Read one published file.
 
     Args:
@@ -119,7 +121,7 @@ def _divisor(entries: list[Any], time_unit: TimeUnit) -> float:
 
 
 def _time(entry: dict[str, Any], name: str) -> float | None:
-    keys = (TIMES | TOLD_TIMES)[name]
+    keys = (TIME_KEYS | TOLD_TIMES)[name]
     value = next((entry[key] for key in keys if entry.get(key) is not None), None)
     return None if value is None else number(value)
 
@@ -170,7 +172,7 @@ def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
 def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float]:
     # The original and the query interval, in seconds.
     try:
-        times = {name: _time(entry, name) for name in TIMES}
+        times = {name: _time(entry, name) for name in TIME_KEYS}
     except ValueError as error:
         raise ValueError(f"unreadable times: {error}") from None
     _fill(times)

@@ -4,11 +4,10 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
-from HanTa.HanoverTagger import HanoverTagger
+from hf_datasets.tagger import english_tagger
 
-FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
+VERB_FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
 """Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
 LIGHT = frozenset([
     "be", "have", "do", "begin", "start", "continue", "keep", "stop", "finish", "see", "show", "appear", "try",
@@ -43,7 +42,7 @@ ALIKE = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ActionVerb:
     """A verb in a sentence: its position, form and lemma, and its frame (verb form, kind of the next word)."""
 
     index: int
@@ -52,25 +51,20 @@ class Action:
     frame: tuple[str, str]
 
 
-@cache
-def _tagger() -> HanoverTagger:
-    return HanoverTagger("morphmodel_en.pgz")
-
-
-def find_actions(sentence: str) -> list[Action]:
+def find_actions(sentence: str) -> list[ActionVerb]:
     """The actions of a sentence, by part-of-speech tags, each with its form and what follows it.
 
     Example:
         >>> find_actions("She lifts a barbell to her chest.")
-        [Action(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
+        [ActionVerb(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
     """
     words = sentence.split()
-    tagged = _tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
+    tagged = english_tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
     followers = [_follower(word, tag) for word, _, tag in tagged[1:]] + ["end"]
     return [
-        Action(index, word, lemma.lower(), (FORMS[tag], follower))
+        ActionVerb(index, word, lemma.lower(), (VERB_FORMS[tag], follower))
         for index, ((word, lemma, tag), follower) in enumerate(zip(tagged, followers, strict=True))
-        if tag in FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
+        if tag in VERB_FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
     ]
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from hf_datasets.fig.release import FILES, read_release
+from hf_datasets.fig.release import FILES, read_released_moments
 from hf_datasets.long_videos import Split
 from hf_datasets.records import CaptionedVideo, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
-from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.charades_sta import read_charades_durations, read_charades_sta
 from hf_datasets.sources.didemo import read_didemo
 
 VERIFIED_SPLITS: dict[str, Split] = {
@@ -19,7 +19,7 @@ VERIFIED_SPLITS: dict[str, Split] = {
     "test": "test",
 }
 """How the stem of an annotation file ends, without `_data` or `_modified` -> split."""
-SUFFIXES = (".json", ".jsonl", ".txt")
+MOMENT_FILE_SUFFIXES = (".json", ".jsonl", ".txt")
 DURATIONS = "Charades_v1_*.csv"
 
 
@@ -30,7 +30,7 @@ def annotation_files(folder: Path) -> dict[Split, Path]:
         FileNotFoundError: The folder holds none.
     """
     found: dict[Split, Path] = {}
-    for path in sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES):
+    for path in sorted(path for path in folder.glob("*") if path.suffix in MOMENT_FILE_SUFFIXES):
         stem = path.stem.removesuffix("_data").removesuffix("_modified")
         found |= {split: path for name, split in VERIFIED_SPLITS.items() if stem == name or stem.endswith(f"_{name}")}
     if not found:
@@ -56,16 +56,16 @@ def dataset_of(files: Mapping[Split, Path]) -> str | None:
     )
 
 
-def read_annotations(path: Path) -> Iterator[Moment | Rejection]:
+def read_annotated_moments(path: Path) -> Iterator[Moment | Rejection]:
     """The moments of one annotation file of any of the datasets, in the order of the file, or rejections.
 
     Args:
         path: See `annotation_files`. The durations of Charades are read from the tables beside it (`DURATIONS`).
     """
     if path.suffix == ".jsonl":
-        return read_release(path)
+        return read_released_moments(path)
     if path.suffix == ".txt":
-        tables = [read_durations(table) for table in sorted(path.parent.glob(DURATIONS))]
+        tables = [read_charades_durations(table) for table in sorted(path.parent.glob(DURATIONS))]
         return read_charades_sta(path, {video: seconds for table in tables for video, seconds in table.items()})
     return read_didemo(path) if path.stem.endswith("_data") else moments_of(read_activitynet_captions(path))
 

@@ -15,9 +15,9 @@ from hf_datasets.fig.moments import (
     MOMENT_SCHEMA,
     clip_to_duration,
     describe_ends,
-    locate,
+    locate_videos,
+    moments_of_splits,
     published_moments,
-    read_moments,
     videos_of,
 )
 from hf_datasets.long_videos import SPLITS, VIDEO_FEATURES, VIDEO_SCHEMA, read_header
@@ -133,11 +133,11 @@ class FIG(RegisteredBuilder):
     def _release(self, manager: datasets.DownloadManager) -> tuple[pl.DataFrame, list[Rejection]]:
         data_dir = self._data_dir()
         name = self.dataset_name
-        files = release.find_files(data_dir, name) if data_dir else release.download(manager, name)
+        files = release.find_moment_files(data_dir, name) if data_dir else release.download(manager, name)
         absent = [split for split in release.FILES[name] if split not in files]
         if absent:
             self.info.description += f" Not in {data_dir}: {', '.join(release.FILES[name][split] for split in absent)}."
-        return read_moments(files)
+        return moments_of_splits(files)
 
     def _source(self) -> tuple[pl.DataFrame, list[Rejection]]:
         data_dir = self._data_dir()
@@ -158,7 +158,7 @@ class FIG(RegisteredBuilder):
         rows = videos_of(moments) if self._is_videos else moments
         video_dir = self._root / "videos" if config.name == "mini-videos" else config.video_dir
         if video_dir:
-            rows, coverage = locate(rows, video_dir)
+            rows, coverage = locate_videos(rows, video_dir)
             sentences.append(coverage)
         if config.name == "mini-videos":
             rates = {path: read_header(path)[1] for path in rows["video"].unique()}

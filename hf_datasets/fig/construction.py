@@ -13,13 +13,13 @@ from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.fig.lexicon import beside, named_things
 from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.fig.tasks import (
-    Answers,
     AnswersTask,
     AttributesTask,
     Candidates,
     DynamicRow,
     DynamicTask,
     Keyframe,
+    MomentAnswers,
     QuestionsTask,
     StaticRow,
     StaticTask,
@@ -47,7 +47,7 @@ Passed = Callable[[str, Iterable[Any]], Iterator[Any]]
 """Step and records -> the records without the rejections, which the callable collects."""
 
 
-class Construction:
+class CaptionConstruction:
     """The fine captions of one split.
 
     Args:
@@ -156,7 +156,7 @@ class Construction:
             for row, questions in self.ask("questions", QuestionsTask(prompts=self.prompts), rows)
         ]
         if self.sees_frames:
-            answered: list[tuple[DynamicRow, Answers]] = self.ask(
+            answered: list[tuple[DynamicRow, MomentAnswers]] = self.ask(
                 "answers", AnswersTask(self._frames_of, prompts=self.prompts), rows
             )
             rows = [replace(row, answers=answers.answers, description=answers.description) for row, answers in answered]

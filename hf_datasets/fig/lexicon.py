@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
-from HanTa.HanoverTagger import HanoverTagger
-
 from hf_datasets.records import Moment
+from hf_datasets.tagger import english_tagger
 
 PEOPLE: Final = frozenset([
     "person", "man", "woman", "guy", "girl", "boy", "lady", "people", "child", "kid", "baby", "someone", "somebody",
@@ -76,7 +75,7 @@ def named_things(captions: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=100_000)
 def things_in(caption: str) -> tuple[str, ...]:
     """The singular common nouns of a caption that stand behind an article, with one adjective at most."""
-    words = [(word.lower(), tag) for word, _, tag in _tagger().tag_sent(re.findall(r"[A-Za-z'-]+", caption))]
+    words = [(word.lower(), tag) for word, _, tag in english_tagger().tag_sent(re.findall(r"[A-Za-z'-]+", caption))]
     found = []
     for index, (word, tag) in enumerate(words):
         follows = words[index + 1][1] if index + 1 < len(words) else ""
@@ -88,11 +87,6 @@ def things_in(caption: str) -> tuple[str, ...]:
         if determiner == "AT0":
             found.append(f"{'an' if phrase[0] in 'aeiou' else 'a'} {phrase}")
     return tuple(found)
-
-
-@cache
-def _tagger() -> HanoverTagger:
-    return HanoverTagger("morphmodel_en.pgz")
 
 
 def beside(moment: Moment, others: Iterable[Moment]) -> tuple[tuple[str, str], ...]:
@@ -110,12 +104,12 @@ def beside(moment: Moment, others: Iterable[Moment]) -> tuple[tuple[str, str], .
         others, key=lambda other: (abs(other.start_seconds + other.end_seconds - middle), other.desc_id)
     ):
         relation = _relation(moment, other)
-        if relation and _words(other) != _words(moment):
+        if relation and _caption_words(other) != _caption_words(moment):
             found.setdefault(relation, other.coarse_caption.strip())
     return tuple(found.items())
 
 
-def _words(moment: Moment) -> set[str]:
+def _caption_words(moment: Moment) -> set[str]:
     return set(moment.coarse_caption.lower().rstrip(". ").split())
 
 

@@ -26,7 +26,7 @@ def reworded_caption(action: Action, hall: str, socks: str) -> str:
     return f"{where}, by an athlete in {socks} socks in a {hall} hall."
 
 
-WORDINGS = (fine_caption, reworded_caption)
+CAPTION_WORDINGS = (fine_caption, reworded_caption)
 """Positives and negatives use both, so that the wording does not show which texts fit."""
 
 
@@ -62,14 +62,14 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
             (hall, _other(socks, sock, number)),
             (_other(halls, hall, number + 1), _other(socks, sock, number + 1)),
         )
-        static = [WORDINGS[(number + step) % 2](action, *scene) for step, scene in enumerate(scenes)]
+        static = [CAPTION_WORDINGS[(number + step) % 2](action, *scene) for step, scene in enumerate(scenes)]
         phrase = action_phrase(action)
         others = [other for other in alike[action.kind, action.apparatus] if action_phrase(other) != phrase]
         dynamic = [
-            WORDINGS[(number + step + 1) % 2](others[(number + step) % len(others)], hall, sock)
+            CAPTION_WORDINGS[(number + step + 1) % 2](others[(number + step) % len(others)], hall, sock)
             for step in range(min(NEGATIVES_PER_KIND, len(others)))
         ]
-        positives = [wording(action, hall, sock) for wording in WORDINGS]
+        positives = [wording(action, hall, sock) for wording in CAPTION_WORDINGS]
         examples.setdefault(row["split"], []).append(NoiseExample.of_moment(row, positives, static, dynamic))
     return examples
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 import polars as pl
 import pyarrow as pa
 
-from hf_datasets.fig.release import read_release
+from hf_datasets.fig.release import read_released_moments
 from hf_datasets.long_videos import VIDEO_SCHEMA, Split
 from hf_datasets.publishing.shards import published_tables
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.tables import is_empty, judge
+from hf_datasets.tables import check_rows, is_empty
 
 MOMENT_SCHEMA = pa.schema(
     {
@@ -37,11 +37,11 @@ FRAME_SCHEMA = pl.Schema({
 """`MOMENT_SCHEMA` and the split, as a Polars schema."""
 
 
-def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Rejection]]:
+def moments_of_splits(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Rejection]]:
     """Read the published files of a dataset.
 
     Args:
-        files: Split -> file, see `release.find_files`.
+        files: Split -> file, see `release.find_moment_files`.
 
     Returns:
         See `check_moments`; the rejections of single lines come first.
@@ -53,7 +53,7 @@ def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Reject
     rejections: list[Rejection] = []
     for split, path in files.items():
         before = len(rows)
-        for record in read_release(path):
+        for record in read_released_moments(path):
             if isinstance(record, Moment):
                 rows.append(asdict(record) | {"split": split})
             else:
@@ -103,7 +103,7 @@ def check_moments(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, 
         "second duration of a video; give all its rows one": pl.col("duration_seconds")
         != pl.col("duration_seconds").first().over("video_id"),
     }
-    accepted, rejections = judge(moments, checks, source=source, key="desc_id")
+    accepted, rejections = check_rows(moments, checks, source=source, key="desc_id")
     trained = accepted.filter(pl.col("split") == "train")["video_id"].unique()
     leaked = accepted.filter((pl.col("split") != "train") & pl.col("video_id").is_in(trained.implode()))
     if not leaked.is_empty():
@@ -128,7 +128,7 @@ def clip_to_duration(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFram
         "starts after its video ends; fix the row, or load it without clip_to_duration": pl.col("start_seconds")
         >= pl.col("duration_seconds")
     }
-    inside, rejections = judge(moments, outside, source=source, key="desc_id")
+    inside, rejections = check_rows(moments, outside, source=source, key="desc_id")
     return inside.with_columns(end_seconds=pl.min_horizontal("end_seconds", "duration_seconds")), rejections
 
 
@@ -159,7 +159,7 @@ def videos_of(moments: pl.DataFrame) -> pl.DataFrame:
     return videos.with_columns(**unknown).select(VIDEO_SCHEMA.names).sort("split", "video_id")
 
 
-def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.DataFrame, str]:
+def locate_videos(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.DataFrame, str]:
     """Find each row's video by its id, with any extension; ActivityNet's ids with or without their `v_`.
 
     Args:

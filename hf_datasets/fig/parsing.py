@@ -4,8 +4,8 @@ import re
 
 from hf_datasets.generation.repair import read_object
 
-NUMBER = re.compile(r"(?:^|(?<=[\s\"\u201c]))\(?(\d{1,2})\s?[.):]\s+")
-FENCE = re.compile(r"```\w*\n?|```")
+LIST_NUMBER = re.compile(r"(?:^|(?<=[\s\"\u201c]))\(?(\d{1,2})\s?[.):]\s+")
+CODE_FENCE = re.compile(r"```\w*\n?|```")
 QUOTES = "\"'\u201c\u201d\u2018\u2019 \t"
 
 
@@ -23,7 +23,7 @@ def numbered_items(text: str) -> list[str]:
         []
     """
     starts: list[re.Match[str]] = []
-    for match in NUMBER.finditer(text):
+    for match in LIST_NUMBER.finditer(text):
         if int(match[1]) == len(starts) + 1:
             starts.append(match)
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -40,7 +40,7 @@ def after_list(text: str) -> str:
         >>> after_list("1. To the left. 2. Slowly.\n**Description:** A man walks to the left.")
         'A man walks to the left.'
     """
-    matches = list(NUMBER.finditer(text))
+    matches = list(LIST_NUMBER.finditer(text))
     rest = text[matches[-1].end() :] if matches else text
     tail = rest.partition("\n\n")[2] or rest.strip().partition("\n")[2] if matches else rest
     label = r"^[*#\s]*(?:detailed |dynamic )*description\s*(?::\s*\*\*|\*\*\s*:|:)"
@@ -80,4 +80,4 @@ def json_strings(text: str) -> dict[str, str]:
 
 def clean(text: str) -> str:
     """One line without fences and surrounding quotes."""
-    return " ".join(FENCE.sub(" ", text).split()).strip(QUOTES)
+    return " ".join(CODE_FENCE.sub(" ", text).split()).strip(QUOTES)

@@ -11,7 +11,7 @@ from datasets import DownloadManager
 
 from hf_datasets.long_videos import Split
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import checked, identifier, lines_of, list_of, number, parse_json, text, whole
+from hf_datasets.sources.values import checked_moment, identifier, lines_of, list_of, number, parse_json, text, whole
 
 FILES: Mapping[str, Mapping[Split, str]] = {
     "charades_fig": {"train": "charades_fig_train.jsonl", "test": "charades_fig_test.jsonl"},
@@ -32,7 +32,7 @@ REVISION = "30f9324e5fdac9f5febaeb1377f791f8de37ac5e"
 FOLDER = "fine-grained-anno"
 
 
-def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
+def read_released_moments(path: str | Path) -> Iterator[Moment | Rejection]:
     """Read one published file (`charades_fig_test.jsonl`, ...), or one of coarse captions alone.
 
     Texts, times and scores stay as published: some ends, and one start, lie beyond the video; scores are logits and
@@ -68,10 +68,10 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
-    return checked(moment, line, key)
+    return checked_moment(moment, line, key)
 
 
-def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
+def find_moment_files(data_dir: Path, name: str) -> dict[Split, Path]:
     """Find the published files of a dataset below a folder; some of them suffice.
 
     Args:

@@ -15,12 +15,12 @@ Caption = Literal["coarse_caption", "fine_caption"]
 MOMENT = ("video_id", "start_seconds", "end_seconds")
 COLOR = "#2a6f97"
 NEGATIVE_COLOR = "#c1666b"
-COUNTED = (
+COUNT_NAMES = (
     *("moments", "span_seconds", "static", "static_score", "dynamic", "dynamic_score", "score"),
     *("coarse_clusters", "coarse_clustered", "fine_clusters", "fine_clustered"),
 )
 PAPER_COUNTS: Final[dict[str, dict[str, float]]] = {
-    dataset: dict(zip(COUNTED, figures, strict=True))
+    dataset: dict(zip(COUNT_NAMES, figures, strict=True))
     for dataset, figures in (
         ("charades_fig", (16_128, 8.23, 11_885, 1.20, 4_243, 1.65, 1.32, 1_393, 8_805, 194, 422)),
         ("didemo_fig", (41_091, 6.49, 22_703, 1.41, 18_388, 1.80, 1.58, 703, 1_925, 32, 65)),
@@ -40,7 +40,7 @@ release's dataset document. Table 1's two kinds of ActivityNet-FIG add up to 71,
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Distribution:
     """Seven numbers of a distribution, NaN if it is empty; `deviation` is divided by n, quartiles are interpolated."""
 
     mean: float
@@ -79,13 +79,13 @@ class Statistics:
     moments: int
     videos: int
     most_per_video: int
-    span_seconds: Spread
-    duration_seconds: Spread
-    score: Spread
+    span_seconds: Distribution
+    duration_seconds: Distribution
+    score: Distribution
     scored: int
     negative_scores: int
-    coarse_words: Spread
-    fine_words: Spread
+    coarse_words: Distribution
+    fine_words: Distribution
     ends_after_video: int
     most_seconds_after_video: float
     starts_after_video: int
@@ -101,7 +101,7 @@ def statistics(*splits: Dataset) -> Statistics:
     Raises:
         ValueError: There is no row.
     """
-    rows = _frame(*splits)
+    rows = _rows_of(*splits)
     if rows.is_empty():
         raise ValueError("there is no moment to describe; give at least one split with rows")
     score = rows["fine_caption_score"].drop_nulls()
@@ -110,13 +110,13 @@ def statistics(*splits: Dataset) -> Statistics:
         moments=len(rows),
         videos=rows["video_id"].n_unique(),
         most_per_video=cast(int, rows["video_id"].value_counts()["count"].max()),
-        span_seconds=_spread(rows["end_seconds"] - rows["start_seconds"]),
-        duration_seconds=_spread(rows["duration_seconds"]),
-        score=_spread(score),
+        span_seconds=_distribution(rows["end_seconds"] - rows["start_seconds"]),
+        duration_seconds=_distribution(rows["duration_seconds"]),
+        score=_distribution(score),
         scored=len(score),
         negative_scores=int((score < 0).sum()),
-        coarse_words=_spread(_words(rows, "coarse_caption")),
-        fine_words=_spread(_words(rows, "fine_caption")),
+        coarse_words=_distribution(_word_counts(rows, "coarse_caption")),
+        fine_words=_distribution(_word_counts(rows, "fine_caption")),
         ends_after_video=int((excess > 0).sum()),
         most_seconds_after_video=max(cast(float, excess.max()), 0.0),
         starts_after_video=int((rows["start_seconds"] >= rows["duration_seconds"]).sum()),
@@ -155,7 +155,7 @@ def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
         >>> duplicate_captions(Dataset.from_dict({"coarse_caption": ["a", "b", "a"]}), caption="coarse_caption")
         (1, 2)
     """
-    counts = _frame(*splits)[caption].value_counts()["count"]
+    counts = _rows_of(*splits)[caption].value_counts()["count"]
     shared = counts.filter(counts > 1)
     return len(shared), int(shared.sum())
 
@@ -172,7 +172,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     Raises:
         ValueError: No row has a score.
     """
-    scores = {name: _frame(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
+    scores = {name: _rows_of(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
     known = pl.concat(list(scores.values()))
     if known.is_empty():
         raise ValueError("no row has a score; `subtle caption select` gives them to a built dataset")
@@ -195,20 +195,20 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     return figure
 
 
-def _frame(*splits: Dataset) -> pl.DataFrame:
+def _rows_of(*splits: Dataset) -> pl.DataFrame:
     frames = [cast(pl.DataFrame, pl.from_arrow(rows.with_format("arrow")[:])) for rows in splits]
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _spread(values: pl.Series) -> Spread:
+def _distribution(values: pl.Series) -> Distribution:
     quartiles = [values.quantile(share, "linear") for share in (0.25, 0.5, 0.75)]
     numbers = cast(
         tuple[float | None, ...], (values.mean(), values.std(ddof=0), values.min(), *quartiles, values.max())
     )
-    return Spread(*(float("nan") if number is None else float(number) for number in numbers))
+    return Distribution(*(float("nan") if number is None else float(number) for number in numbers))
 
 
-def _words(rows: pl.DataFrame, caption: Caption) -> pl.Series:
+def _word_counts(rows: pl.DataFrame, caption: Caption) -> pl.Series:
     return rows[caption].str.count_matches(r"\S+")
 
 

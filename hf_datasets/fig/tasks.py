@@ -25,7 +25,7 @@ from hf_datasets.records import Moment, Rejection
 
 NUM_CANDIDATES: Final = 3
 NUM_QUESTIONS: Final = 5
-MAX_WORDS: Final = 80
+MAX_CAPTION_WORDS: Final = 80
 """Longer captions are rejected; the published fine captions have 4 to 53 words."""
 EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE)
 """An explicit time reveals the span of the moment (listing 6)."""
@@ -51,7 +51,7 @@ class Keyframe(MomentRow):
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class KeyframeAttributes:
     """What one keyframe shows (listing 2)."""
 
     background: str
@@ -63,7 +63,7 @@ class Attributes:
 class StaticRow(MomentRow):
     """A moment with the attributes of its keyframes; `named` are things that other captions of the video name."""
 
-    keyframes: tuple[Attributes, ...] = ()
+    keyframes: tuple[KeyframeAttributes, ...] = ()
     named: tuple[str, ...] = ()
 
 
@@ -89,7 +89,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class MomentAnswers:
     """A video-language model's answers to the questions of a moment, and its description (listing 5)."""
 
     desc_id: int
@@ -114,8 +114,8 @@ def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candid
     kept = [caption for caption in reversed(distinct.values()) if body(caption).lower() != original]
     if not kept:
         return Rejection("holds no caption that differs from the original", answer, moment.key)
-    if any(len(caption.split()) > MAX_WORDS for caption in kept):
-        return Rejection(f"a caption has more than {MAX_WORDS} words", answer, moment.key)
+    if any(len(caption.split()) > MAX_CAPTION_WORDS for caption in kept):
+        return Rejection(f"a caption has more than {MAX_CAPTION_WORDS} words", answer, moment.key)
     if is_foreign(" ".join(kept)):
         return Rejection("is not in English", answer, moment.key)
     words = set(original.split())
@@ -174,7 +174,7 @@ class AttributesTask(PromptedTask):
         >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes a laptop.", "", None)
         >>> task = AttributesTask(lambda moment, seconds: {})
         >>> task.parse(Keyframe(moment, 5.5), "Background: a room\nObjects Attributes: gray\nDesc: A person.")
-        Attributes(background='a room', objects='gray', description='A person.')
+        KeyframeAttributes(background='a room', objects='gray', description='A person.')
     """
 
     frame_at: Callable[[Moment, float], dict[str, Any]] = field(repr=False)
@@ -184,13 +184,13 @@ class AttributesTask(PromptedTask):
         """The instructions, the query as data, and the frame."""
         return self.ask([self.frame_at(row.moment, row.seconds)], query=row.moment.coarse_caption)
 
-    def parse(self, row: Keyframe, answer: str) -> Attributes | Rejection:
+    def parse(self, row: Keyframe, answer: str) -> KeyframeAttributes | Rejection:
         """The three labeled parts; only the description may be missing."""
         parts = labeled_sections(answer, ("Background", "Objects Attributes", "Object Attributes", "Desc"))
         objects = parts.get("Objects Attributes") or parts.get("Object Attributes")
         if not parts.get("Background") or not objects:
             return Rejection("lacks Background or Objects Attributes", answer, row.key)
-        return Attributes(parts["Background"].rstrip(","), objects, parts.get("Desc", ""))
+        return KeyframeAttributes(parts["Background"].rstrip(","), objects, parts.get("Desc", ""))
 
     def write(self, row: Keyframe) -> str:
         """The caption alone, as the frame is not seen."""
@@ -307,7 +307,7 @@ class AnswersTask(PromptedTask):
             questions=row.questions,
         )
 
-    def parse(self, row: DynamicRow, answer: str) -> Answers | Rejection:
+    def parse(self, row: DynamicRow, answer: str) -> MomentAnswers | Rejection:
         """The answers, as many as there are questions, and the description behind them."""
         answers = numbered_items(answer)
         if len(answers) < len(row.questions):
@@ -315,7 +315,7 @@ class AnswersTask(PromptedTask):
             return Rejection(f"holds too few answers: {found}", answer, row.key)
         description = after_list(answer)
         answers[-1] = clean(answers[-1].removesuffix(description)) or answers[-1]  # where no empty line parts them
-        return Answers(row.moment.desc_id, tuple(answers), description)
+        return MomentAnswers(row.moment.desc_id, tuple(answers), description)
 
     def write(self, row: DynamicRow) -> str:
         """The other annotations of the video."""

@@ -80,16 +80,16 @@ def read_annotations(path: Path, video_dir: Path) -> tuple[pl.DataFrame, list[Re
             rejections.append(Rejection(found, found))
             continue
         try:
-            rows.append(_row(found, videos))
+            rows.append(_annotated_row(found, videos))
         except (ValueError, VideoError) as error:
             rejections.append(Rejection(f"{error}: {found.place} of {path}", str(found), found.place))
     return pl.DataFrame(rows, schema=ANNOTATION_SCHEMA), rejections
 
 
-def _row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
+def _annotated_row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
     if not span.label.strip() or span.label == UNLABELED:
         raise ValueError("annotation without a label")
-    video = _find(span.video, videos)
+    video = _find_video(span.video, videos)
     if span.frame_rate is None:
         with open_video(videos[video]) as opened:
             rate = opened.frame_rate
@@ -104,7 +104,7 @@ def _row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
     return {"video": video, **times, "label": span.label.strip()}
 
 
-def _find(name: str, videos: Mapping[str, Path]) -> str:
+def _find_video(name: str, videos: Mapping[str, Path]) -> str:
     ends = [video for video in videos if name == video or name.endswith(f"/{video}")]
     same = [video for video in videos if PurePosixPath(video).name == PurePosixPath(name).name]
     if ends:
@@ -124,14 +124,14 @@ def _label_studio(path: Path) -> Iterator[_Span | str]:
     for number, task in enumerate(tasks, start=1):
         place = f"task {task.get('id', number)}"
         data = task["data"] if isinstance(task.get("data"), dict) else {}
-        done = _list_of(task["annotations"], lambda one: not one.get("was_cancelled"))
+        done = _objects_of(task["annotations"], lambda one: not one.get("was_cancelled"))
         chosen = [one for one in done if one.get("ground_truth")] or done
         name = data.get("source") or unquote(str(data.get("video") or "").rpartition("?d=")[2])
         if not name or len(chosen) != 1:
             few = f"{len(chosen)} annotations; mark the one that counts as ground truth" if chosen else "not annotated"
             yield f"task left out: {place} of {path}, {few if name else 'without a video'}"
             continue
-        for result in _list_of(chosen[0].get("result")):
+        for result in _objects_of(chosen[0].get("result")):
             try:
                 timeline = _Timeline.model_validate(result.get("value"))
             except ValidationError:
@@ -141,7 +141,7 @@ def _label_studio(path: Path) -> Iterator[_Span | str]:
                 yield _Span(name, span.start - 1, span.end, timeline.timelinelabels[0], data.get("frame_rate"), place)
 
 
-def _list_of(value: Any, is_kept: Any = bool) -> Sequence[dict[str, Any]]:
+def _objects_of(value: Any, is_kept: Any = bool) -> Sequence[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict) and is_kept(one)] if isinstance(value, list) else []
 
 

@@ -65,7 +65,12 @@ def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
     root = folder.resolve()
     files: list[VideoFile] = []
     rejections: list[Rejection] = []
-    for place, _, names in os.walk(root, onerror=lambda error: rejections.append(_unreadable(error))):
+
+    def reject(error: OSError) -> None:
+        reason = f"unreadable folder: {error.filename} ({error.strerror})"
+        rejections.append(Rejection(reason, str(error.filename)))
+
+    for place, _, names in os.walk(root, onerror=reject):
         videos = [Path(place, name) for name in names if name.lower().endswith(VIDEO_EXTENSIONS)]
         if Path(place) != root and any(map(is_frame, names)):
             videos.append(Path(place))
@@ -110,10 +115,6 @@ def path_of_video(root: Path, video: str) -> Path:
     return path
 
 
-def _unreadable(error: OSError) -> Rejection:
-    return Rejection(f"unreadable folder: {error.filename} ({error.strerror})", str(error.filename))
-
-
 def _described(path: Path, root: Path) -> VideoFile | Rejection:
     video = path.relative_to(root).as_posix()
     shown = video.encode("utf-8", "backslashreplace").decode()
@@ -134,7 +135,7 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
         return Rejection(f"unusable video: {error}", video, video)
 
 
-def fingerprint(path: Path) -> str:
+def file_fingerprint(path: Path) -> str:
     """A hash of the content of a file or of a folder's frames, with its size: `<40 hexadecimal digits>-<bytes>`.
 
     Raises:
@@ -144,7 +145,7 @@ def fingerprint(path: Path) -> str:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "vault.mp4"
         >>> _ = path.write_bytes(b"...")
-        >>> fingerprint(path)[40:]
+        >>> file_fingerprint(path)[40:]
         '-3'
     """
     try:

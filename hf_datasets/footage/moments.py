@@ -12,9 +12,10 @@ import polars as pl
 from hf_datasets.footage.opensportslib import is_opensportslib, rows_of_opensportslib
 from hf_datasets.records import Rejection
 from hf_datasets.tables import (
+    SPAN,
     check_columns,
+    check_rows,
     is_empty,
-    judge,
     read_text_table,
     table_of_objects,
     time_checks,
@@ -22,10 +23,9 @@ from hf_datasets.tables import (
 )
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
-REQUIRED = ("video", "start_seconds", "end_seconds")
-OPTIONAL = ("moment_id", "label", "text")
+MOMENT_COLUMNS = ("video", "start_seconds", "end_seconds")
+MOMENT_EXTRAS = ("moment_id", "label", "text")
 ALIASES = {"video_id": "video", "path": "video", "clip_id": "moment_id", "description": "text"}
-TIMES = ("start_seconds", "end_seconds")
 CONTROL_CODES = r"[\x00-\x1f\x7f-\x9f]"
 
 
@@ -144,16 +144,17 @@ def read_moments(
         raise FileNotFoundError(f"{path} is not a file; give a table of moments ({', '.join(TABLES)})")
     if path.suffix.lower() not in TABLES:
         raise ValueError(f"{path} is no table of moments; give one of {', '.join(TABLES)}, or a folder of videos")
-    table, rejections = _read(path, seconds_before, seconds_after)
-    renamed = {old: new for old, new in ALIASES.items() if old in table.columns and new not in table.columns}
-    table = table.rename(renamed)
-    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL, aliases=ALIASES)
-    rows, refused = judge(_typed(table), _checks(), source=str(path), key="moment_id")
-    columns = rows.select("moment_id", "video", *TIMES, "label", "text")
+    table, rejections = _read_moment_table(path, seconds_before, seconds_after)
+    known = table.columns
+    table = table.rename({old: new for old, new in ALIASES.items() if old in known and new not in known})
+    source = str(path)
+    rejections += check_columns(table.columns, MOMENT_COLUMNS, source=source, optional=MOMENT_EXTRAS, aliases=ALIASES)
+    rows, refused = check_rows(_typed_moments(table), _moment_checks(), source=source, key="moment_id")
+    columns = rows.select("moment_id", "video", *SPAN, "label", "text")
     return [VideoMoment(*row) for row in columns.iter_rows()], rejections + refused
 
 
-def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.DataFrame, list[Rejection]]:
+def _read_moment_table(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.DataFrame, list[Rejection]]:
     if path.suffix.lower() != ".json":
         return read_text_table(path)
     try:
@@ -170,24 +171,24 @@ def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.D
         rows = value.get("moments") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         why = f"; the first: {rejections[0].reason}" if rejections else ""
-        raise ValueError(f"{path} has no moment: give a JSON list of objects with {', '.join(REQUIRED)}{why}")
+        raise ValueError(f"{path} has no moment: give a JSON list of objects with {', '.join(MOMENT_COLUMNS)}{why}")
     return table_of_objects(path, rows), rejections
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
-    typed = with_times(table, REQUIRED, OPTIONAL)
-    own = pl.Series([moment_name(*row) for row in typed.select("video", *TIMES).iter_rows()], dtype=pl.String)
+def _typed_moments(table: pl.DataFrame) -> pl.DataFrame:
+    typed = with_times(table, MOMENT_COLUMNS, MOMENT_EXTRAS)
+    own = pl.Series([moment_name(*row) for row in typed.select("video", *SPAN).iter_rows()], dtype=pl.String)
     repeated = pl.int_range(pl.len()).over("own")
     own_and_number = pl.when(repeated > 0).then(pl.format("{}#{}", "own", repeated)).otherwise("own")
     return typed.with_columns(own=own).with_columns(moment_id=pl.coalesce("moment_id", own_and_number))
 
 
-def _checks() -> dict[str, pl.Expr]:
+def _moment_checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "control character in video or moment_id; remove it": pl.any_horizontal(
             pl.col(name).str.contains(CONTROL_CODES) for name in ("video", "moment_id")
         ),
-        **time_checks(TIMES),
+        **time_checks(SPAN),
         "duplicate moment id; the first is kept": ~pl.col("moment_id").is_first_distinct(),
     }

@@ -68,18 +68,18 @@ def _moments_of(item: Any, before: float, after: float) -> Iterator[dict[str, An
     if not videos:
         yield "item without a video; give inputs with a path"
         return
-    timed = [(kind, one) for kind in ("events", "dense_captions") for one in _list_of(item, kind)]
-    label, text = _label(item.get("labels")), _text(_list_of(item, "captions"))
+    timed = [(kind, one) for kind in ("events", "dense_captions") for one in _list_field(item, kind)]
+    label, text = _label(item.get("labels")), _english_caption(_list_field(item, "captions"))
     for video in videos:
         if label or text or not timed:
             yield _row(video, None, None, label, text)
         for kind, one in timed:
-            span = _span(one, video, before, after)
+            span = _event_span(one, video, before, after)
             if span is None:
                 yield f"{kind[:-1].replace('_', ' ')} without a time; give position_ms, or frame with the input's fps"
                 continue
             label_of_event = one.get("label") if kind == "events" else None
-            yield _row(video, *span, label_of_event, _text([one]) if kind == "dense_captions" else None)
+            yield _row(video, *span, label_of_event, _english_caption([one]) if kind == "dense_captions" else None)
 
 
 def _row(video: dict[str, Any], start: float | None, end: float | None, label: Any, text: str | None) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _row(video: dict[str, Any], start: float | None, end: float | None, label: A
     return {"video": video["path"], "start_seconds": start, "end_seconds": end, "label": label, "text": text}
 
 
-def _list_of(item: dict[str, Any], name: str) -> list[Any]:
+def _list_field(item: dict[str, Any], name: str) -> list[Any]:
     value = item.get(name)
     return value if isinstance(value, list) else []
 
@@ -99,11 +99,11 @@ def _is_video(one: Any) -> bool:
     return kind == "video" or (not kind and not one["path"].lower().endswith(NO_VIDEOS))
 
 
-def _span(one: Any, video: dict[str, Any], before: float, after: float) -> tuple[float, float] | None:
+def _event_span(one: Any, video: dict[str, Any], before: float, after: float) -> tuple[float, float] | None:
     """Around a time; or between two times, as older dense captions have them."""
     if not isinstance(one, dict):
         return None
-    start, end = _number(one.get("start_ms")), _number(one.get("end_ms"))
+    start, end = _non_negative(one.get("start_ms")), _non_negative(one.get("end_ms"))
     if start is not None and end is not None and start < end:
         return start / 1000, end / 1000
     seconds = _seconds(one, video)
@@ -114,8 +114,8 @@ def _span(one: Any, video: dict[str, Any], before: float, after: float) -> tuple
 
 def _seconds(one: dict[str, Any], video: dict[str, Any]) -> float | None:
     for name, per_second in (("position_ms", 1000.0), ("frame", video.get("fps"))):
-        position = _number(one.get(name))
-        rate = _number(per_second)
+        position = _non_negative(one.get(name))
+        rate = _non_negative(per_second)
         if position is not None and rate:
             return position / rate
     # "1 - 06:35" is a time in the first half, of which such a file has a video of its own.
@@ -123,7 +123,7 @@ def _seconds(one: dict[str, Any], video: dict[str, Any]) -> float | None:
     return 60 * int(game_time[1]) + float(game_time[2]) if game_time else None
 
 
-def _number(value: Any) -> float | None:
+def _non_negative(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -145,7 +145,7 @@ def _label(labels: Any) -> str | None:
     return None
 
 
-def _text(captions: list[Any]) -> str | None:
+def _english_caption(captions: list[Any]) -> str | None:
     """The English caption, else the first."""
     texts = [one for one in captions if isinstance(one, dict) and isinstance(one.get("text"), str) and one["text"]]
     texts.sort(key=lambda one: one.get("lang", "en") != "en")

@@ -18,7 +18,7 @@ from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.server import HINTS, MalformedResponseError, rejected_option
 
 URL = "/v1/chat/completions"
-MAX_BYTES = 190_000_000
+MAX_BATCH_BYTES = 190_000_000
 """Of the 200 MB that one batch file may hold."""
 MAX_REQUESTS = 50_000
 QUEUE_FULL = "token_limit_exceeded"
@@ -28,7 +28,7 @@ ENDED = {"completed", "expired", "cancelled", "failed"}
 READINGS = 5
 """How often a response about files and batches may be unreadable before the run stops."""
 
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+FORMAT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What reading a response raises that breaks the format of the API."""
 
 
@@ -52,7 +52,7 @@ class OpenAIBatchChat(OpenAIChat):
     """
 
     batch = True
-    max_bytes = MAX_BYTES
+    max_bytes = MAX_BATCH_BYTES
     poll_seconds = 30.0
 
     def __init__(self, model: str, **options: Any) -> None:
@@ -164,7 +164,7 @@ class OpenAIBatchChat(OpenAIChat):
         for key, request in requests.items():
             usd += self.worst_usd(request)
             size += self.body_bytes(request)
-            full = size > MAX_BYTES or len(fitting) == MAX_REQUESTS
+            full = size > MAX_BATCH_BYTES or len(fitting) == MAX_REQUESTS
             if (limit is not None and usd > limit) or (full and fitting):
                 break
             fitting[key] = request
@@ -177,14 +177,14 @@ class OpenAIBatchChat(OpenAIChat):
                 lines.write(json.dumps(entry).encode() + b"\n")
             lines.seek(0)
             file_id = await self._call(
-                lambda file: _text(file.id),
+                lambda file: _string(file.id),
                 self._patient.files.create,
                 file=("requests.jsonl", lines),
                 purpose="batch",
             )
         try:
             return await self._call(
-                lambda batch: _text(batch.id),
+                lambda batch: _string(batch.id),
                 self._client.batches.create,  # never sent twice: the second batch would be charged, too
                 input_file_id=file_id,
                 endpoint=URL,
@@ -200,7 +200,7 @@ class OpenAIBatchChat(OpenAIChat):
     async def _find(self, fingerprint: str) -> str | None:
         """The id of a batch that was created just before a run was killed, None where there is none."""
         named = await self._call(
-            lambda page: [(_text(batch.id), batch.metadata or {}) for batch in page.data],
+            lambda page: [(_string(batch.id), batch.metadata or {}) for batch in page.data],
             self._patient.batches.list,
             limit=100,
             readings=READINGS,
@@ -241,10 +241,10 @@ class OpenAIBatchChat(OpenAIChat):
             await asyncio.sleep(self.poll_seconds)
 
     def _read_batch(self, batch: Any) -> tuple[str, list[str], str, list[str]]:
-        file_ids = [_text(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
+        file_ids = [_string(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
         causes = (batch.errors and batch.errors.data) or []
         reasons = self.redact("; ".join(str(error.message) for error in causes))
-        return _text(batch.status), file_ids, reasons, [str(error.code) for error in causes]
+        return _string(batch.status), file_ids, reasons, [str(error.code) for error in causes]
 
     def _take(
         self,
@@ -301,7 +301,7 @@ class OpenAIBatchChat(OpenAIChat):
     ) -> Result:
         # What `read` finds in the response to a call of the files or batches API; it is called up to `readings` times.
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(UNREADABLE),
+            retry=retry_if_exception_type(FORMAT_ERRORS),
             stop=stop_after_attempt(readings),
             wait=wait_fixed(self.poll_seconds),
             reraise=True,
@@ -315,14 +315,14 @@ class OpenAIBatchChat(OpenAIChat):
         except openai.APIError as error:
             hint = HINTS.get(getattr(error, "status_code", 0), "try again later; no answer is lost")
             raise GenerationStoppedError(f"{hint} ({self.redact(error.message)[:300]})") from None
-        except UNREADABLE:
+        except FORMAT_ERRORS:
             raise UnreadableError(
                 f"the responses of {self.endpoint} about files and batches cannot be read; does it have a Batch API? "
                 "No answer is lost"
             ) from None
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a string, not {type(value).__name__}")
     return value

@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 
 from hf_datasets.generation.chat import Answer, Request, without_images
 
-TABLES = """
+CREATE_TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, task TEXT, model TEXT, messages TEXT, text TEXT, input_tokens INTEGER,
     output_tokens INTEGER, finish_reason TEXT, created TEXT);
@@ -89,7 +89,7 @@ class AnswerCache:
             ):
                 with attempt:
                     self._base.execute(f"PRAGMA journal_mode={journal_of(self.path)}")
-                    self._base.executescript("PRAGMA synchronous=FULL;" + TABLES)
+                    self._base.executescript("PRAGMA synchronous=FULL;" + CREATE_TABLES)
         except sqlite3.OperationalError as error:
             self._base.close()
             raise self._failure(error) from error

@@ -21,13 +21,13 @@ Row = TypeVar("Row")
 Record = TypeVar("Record")
 Steps = Generator[Request, Answer, Any]
 
-READERS = min(32, (os.cpu_count() or 1) + 4)
+REQUEST_THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads that make requests, of which some wait for a disk; decoders and encoders of pictures run at the same time."""
 BATCHES_AT_ONCE = 8
 """Groups of rows whose batches a server works on together; as many requests are in memory."""
 RESENDS = 3
 """How often a request without an answer is sent in another batch."""
-GRACE_SECONDS = 3.0
+INTERRUPT_SECONDS = 3.0
 """How long an interrupted run waits for the answers to requests already sent, which are charged."""
 QUOTED_CHARACTERS = 2_000
 """How much of a rejected answer is quoted to the model that wrote it."""
@@ -106,7 +106,7 @@ def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[R
     outcome: Record | Rejection = Rejection("no answer was allowed", "")
     for _ in range(max_answers):
         answer = yield Request(task, row, messages)
-        outcome = judge(task, row, messages, answer)
+        outcome = judge_answer(task, row, messages, answer)
         if not isinstance(outcome, Rejection):
             break
         again = f"That answer cannot be used: {outcome.reason}. Answer again, in the form asked for."
@@ -118,7 +118,7 @@ def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[R
     return outcome
 
 
-def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
+def judge_answer(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
     """The record in an answer, or the rejection with the reason and the raw answer."""
     reason = rejection_reason(messages, answer)
     if reason:
@@ -146,7 +146,7 @@ def _generate_live(
         raise
     except KeyboardInterrupt:
         with getattr(chat, "sending_nothing", contextlib.nullcontext)():
-            wait(window, timeout=GRACE_SECONDS)
+            wait(window, timeout=INTERRUPT_SECONDS)
         raise
     finally:
         opened.close()
@@ -159,12 +159,12 @@ def _open_rows(
 ) -> Generator[tuple[Steps, Request | Rejection]]:
     # The steps of each row and its first request, in the order of the rows, some made ahead in threads.
     ahead: deque[tuple[Steps, Future[Any]]] = deque()
-    readers = ThreadPoolExecutor(READERS, "generation-rows")
+    readers = ThreadPoolExecutor(REQUEST_THREADS, "generation-rows")
     try:
         for row in rows:
             steps = dialogue(task, row, max_answers)
-            ahead.append((steps, readers.submit(_first, steps, row)))
-            if len(ahead) > READERS:
+            ahead.append((steps, readers.submit(_first_request, steps, row)))
+            if len(ahead) > REQUEST_THREADS:
                 steps, made = ahead.popleft()
                 yield steps, result_of(made)
         while ahead:
@@ -186,7 +186,7 @@ def _start(
     return asyncio.run_coroutine_threadsafe(_settle(steps, first, chat, cache), event_loop())
 
 
-def _first(steps: Steps, row: Any) -> Request | Rejection:
+def _first_request(steps: Steps, row: Any) -> Request | Rejection:
     try:
         return next(steps)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a video that cannot be read

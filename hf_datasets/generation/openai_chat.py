@@ -63,7 +63,6 @@ class Limits:
 
     max_concurrency: int = 8
     requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
     max_usd: float | None = None
     timeout_seconds: float = 120.0
     max_tries: int = 6
@@ -78,19 +77,19 @@ class Limits:
 
 
 class Pace:
-    """Spreads units evenly over time, so that no window of a minute holds more than the limit allows."""
+    """Spreads requests evenly over time, so that no window of a minute holds more than the limit allows."""
 
     def __init__(self, per_minute: float | None) -> None:
-        self._seconds_per_unit = 60 / per_minute if per_minute else 0.0
+        self._seconds_apart = 60 / per_minute if per_minute else 0.0
         self._free_at = 0.0
 
-    async def wait(self, units: float = 1.0) -> None:
-        """Wait until these units may be used."""
-        if not self._seconds_per_unit:
+    async def wait(self) -> None:
+        """Wait until the next request may be sent."""
+        if not self._seconds_apart:
             return
         now = asyncio.get_running_loop().time()
         start = max(self._free_at, now)
-        self._free_at = start + units * self._seconds_per_unit
+        self._free_at = start + self._seconds_apart
         await asyncio.sleep(start - now)
 
 
@@ -151,7 +150,6 @@ class OpenAIChat:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.max_concurrency)
         self._requests = Pace(limits.requests_per_minute)
-        self._tokens = Pace(limits.tokens_per_minute)
         self._refused_options: set[str] = set()
         self._stopped: GenerationStoppedError | None = None
         self._failures = 0
@@ -256,8 +254,6 @@ class OpenAIChat:
         self.meter.lost_usd += self.worst_usd(request)
 
     async def _try(self, request: Request) -> Answer:
-        limited = self._limits.tokens_per_minute is not None
-        tokens = message_tokens(request.messages) + self.sampling["max_completion_tokens"] if limited else 0
         retrying = AsyncRetrying(
             retry=retry_if_exception(is_transient),
             stop=stop_after_attempt(self._limits.max_tries),
@@ -270,7 +266,6 @@ class OpenAIChat:
                     usd = await self._reserve(request)  # for each try, as a broken answer may cost as much
                     try:
                         await self._requests.wait()
-                        await self._tokens.wait(tokens)
                         return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
                     finally:
                         self._release(usd)

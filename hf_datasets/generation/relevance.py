@@ -17,13 +17,13 @@ from hf_datasets.records import Rejection
 ContentParts = Sequence[dict[str, Any]]
 """Content parts of a message, such as `images.image_part` makes of a frame."""
 
-HIGHEST: Final = 10
+HIGHEST_RELEVANCE: Final = 10
 INSTRUCTIONS: Final = (
     "You judge whether a moment of a video is what somebody looks for. Look at what is done, how often, in which order "
     "and direction, not only at the scene. Answer with JSON alone, "
-    f'{{"score": N}}, where N is a whole number from 0 (something else) to {HIGHEST} (exactly that).'
+    f'{{"score": N}}, where N is a whole number from 0 (something else) to {HIGHEST_RELEVANCE} (exactly that).'
 )
-USUAL: Final = HIGHEST // 2
+USUAL: Final = HIGHEST_RELEVANCE // 2
 
 
 class MomentScore(BaseModel):
@@ -31,7 +31,7 @@ class MomentScore(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    score: int = Field(ge=0, le=HIGHEST)
+    score: int = Field(ge=0, le=HIGHEST_RELEVANCE)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RelevanceTask:
 def reason_of(error: ValidationError, text: str) -> str:
     """Why an answer is no score."""
     if {one["type"] for one in error.errors()} <= {"greater_than_equal", "less_than_equal"}:
-        return f"the score is outside 0 to {HIGHEST}"
+        return f"the score is outside 0 to {HIGHEST_RELEVANCE}"
     if "{" not in text and is_foreign(text):
         return "is in another language than English"
     return "the answer is no JSON object with a score alone"

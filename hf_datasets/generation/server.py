@@ -23,7 +23,7 @@ SLACK_TOKENS = 20_000
 MAX_CONTEXT_TOKENS = 10_000_000
 """More than any model reads or writes at once."""
 REASON_CHARACTERS = 100
-OPTIONAL = ("response_format", "temperature", "seed", "max_completion_tokens")
+OPTIONAL_FIELDS = ("response_format", "temperature", "seed", "max_completion_tokens")
 """The optional parameters of a request; the token limit is then sent under its older name."""
 HINTS = {
     401: "the API key is wrong or missing: set the environment variable that holds it",
@@ -112,15 +112,15 @@ def read_completion(
         >>> read_completion({"choices": [choice], "usage": {"prompt_tokens": -5, "completion_tokens": 3}}, request)
         Answer(text='A man.', input_tokens=7, output_tokens=3, finish_reason='stop')
     """
-    choice = _first(response)
+    choice = _first_choice(response)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ValueError("the choice holds no message")
-    refusal = _text(message, "refusal")
+    refusal = _string_field(message, "refusal")
     if not refusal and "content" not in message:
         raise ValueError("the message holds no content")
-    text = clean(refusal or _text(message, "content"))
-    reason = clean(_text(choice, "finish_reason"))[:REASON_CHARACTERS]
+    text = clean(refusal or _string_field(message, "content"))
+    reason = clean(_string_field(choice, "finish_reason"))[:REASON_CHARACTERS]
     usage = response.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     estimate = text_tokens(text)
@@ -133,14 +133,14 @@ def read_completion(
     )
 
 
-def _first(response: Any) -> dict[str, Any]:
+def _first_choice(response: Any) -> dict[str, Any]:
     choices = response.get("choices") if isinstance(response, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ValueError("there is no list of choices")
     return choices[0]
 
 
-def _text(values: dict[str, Any], name: str) -> str:
+def _string_field(values: dict[str, Any], name: str) -> str:
     value = values.get(name)
     if not isinstance(value, str | None):
         raise ValueError(f"{name} is of type {type(value).__name__}, not a string")
@@ -202,7 +202,7 @@ def rejected_option(status_code: int, message: str, param: str | None, body: dic
     """The optional part of the request that the server rejects, if the error names one."""
     if status_code not in REFUSALS:
         return None
-    named = [option for option in OPTIONAL if option in body and (param == option or _mentions(message, option))]
+    named = [option for option in OPTIONAL_FIELDS if option in body and (param == option or _mentions(message, option))]
     return named[0] if named else None
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Apparatus = Literal["vault", "floor", "beam", "bars", "platform"]
+DrawnApparatus = Literal["vault", "floor", "beam", "bars", "platform"]
 ActionKind = Literal["salto", "leap", "pivot", "circle", "dismount", "vault", "dive"]
-APPARATUS: tuple[Apparatus, ...] = ("vault", "floor", "beam", "bars", "platform")
+DRAWN_APPARATUS: tuple[DrawnApparatus, ...] = ("vault", "floor", "beam", "bars", "platform")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Action:
     """
 
     label: str
-    apparatus: Apparatus
+    apparatus: DrawnApparatus
     kind: ActionKind
     form: str
     somersaults: float = 0.0
@@ -35,14 +35,14 @@ class Action:
     entry: str = ""
 
 
-Labels = Mapping[float, str]
+LabelsByCount = Mapping[float, str]
 """Turns (of a dive somersaults) -> label: the members of a row, which differ only in this count."""
-Saltos = Mapping[tuple[Apparatus, int, float, str], Labels]
-Leaps = Mapping[tuple[Apparatus, str], Labels]
-Circles = Mapping[tuple[int, str], Labels]
-Dismounts = Mapping[tuple[int, float, str], Labels]
-Vaults = Mapping[tuple[str, int, str], Labels]
-Dives = Mapping[tuple[str, str, float], Labels]
+Saltos = Mapping[tuple[DrawnApparatus, int, float, str], LabelsByCount]
+Leaps = Mapping[tuple[DrawnApparatus, str], LabelsByCount]
+Circles = Mapping[tuple[int, str], LabelsByCount]
+Dismounts = Mapping[tuple[int, float, str], LabelsByCount]
+Vaults = Mapping[tuple[str, int, str], LabelsByCount]
+Dives = Mapping[tuple[str, str, float], LabelsByCount]
 
 # Each table: what the members of a row share -> the row. First those of the miniature, whose order decides its plan.
 SALTOS: Saltos = {
@@ -92,7 +92,7 @@ VAULTS: Vaults = {
     ("handspring", 1, "tucked"): {0: "36", 1: "34"},
 }
 # Dives: (take-off, shape, turns) -> {somersaults: label}; the order of twist and pike is the label's own.
-DIVES: Dives = {
+DIVE_LABELS: Dives = {
     ("forward", "piked", 0): {1.5: "103b", 2.5: "105b", 3.5: "107b"},
     ("forward", "tucked", 0): {3.5: "107c"},
     ("back", "piked", 0): {2.5: "205b", 3.5: "207b"},
@@ -234,7 +234,7 @@ ACTIONS: Mapping[str, Action] = _by_label(
     _circles(CIRCLES),
     _dismounts(DISMOUNTS),
     _vaults(VAULTS),
-    _dives(DIVES),
+    _dives(DIVE_LABELS),
 )
 """Label id -> motion of the 112 labels of the miniature, in a fixed order."""
 

@@ -15,12 +15,12 @@ from hf_datasets.miniature.competitions import MiniatureConfig, Shot, plan_compe
 from hf_datasets.miniature.differences import DIFFERENCES, difference_between
 from hf_datasets.miniature.render import film_strips
 
-ANSWERS = ("same", "different")
+SAME_OR_DIFFERENT = ("same", "different")
 SOLUTIONS_FILE = "solutions.json"
 ROWS, COLUMNS = 3, 8
 """The frames of a clip on its sheet."""
 MAGNIFICATION = 2
-MARGIN = 12  # pixels between the clips
+MARGIN_PIXELS = 12  # pixels between the clips
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ def write_blind_test(
 
 def _sheet(pair: Pair, size: int) -> Image.Image:
     clips = [film_strips([shot], size, ROWS * COLUMNS) for shot in pair.shots]
-    sheet = Image.new("RGB", (COLUMNS * size, 2 * ROWS * size + MARGIN), (230, 230, 230))
+    sheet = Image.new("RGB", (COLUMNS * size, 2 * ROWS * size + MARGIN_PIXELS), (230, 230, 230))
     for row in range(2 * ROWS):
         clip, own_row = divmod(row, ROWS)
         part = clips[clip].crop((own_row * COLUMNS * size, 0, (own_row + 1) * COLUMNS * size, size))
-        sheet.paste(part, (0, row * size + clip * MARGIN))
+        sheet.paste(part, (0, row * size + clip * MARGIN_PIXELS))
     return sheet.resize((MAGNIFICATION * sheet.width, MAGNIFICATION * sheet.height), Image.Resampling.NEAREST)
 
 
@@ -139,8 +139,8 @@ def read_answers(path: Path) -> dict[int, str]:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip():
             number, _, answer = line.strip().partition(" ")
-            if not number.isdecimal() or answer.strip() not in ANSWERS:
-                raise ValueError(f"{path}: the line {line!r} is not a number and one of {', '.join(ANSWERS)}")
+            if not number.isdecimal() or answer.strip() not in SAME_OR_DIFFERENT:
+                raise ValueError(f"{path}: the line {line!r} is not a number and one of {', '.join(SAME_OR_DIFFERENT)}")
             answers[int(number)] = answer.strip()
     return answers
 
@@ -163,7 +163,7 @@ def score(output_dir: Path, answers: Mapping[int, str]) -> dict[str, tuple[int, 
     total: Counter[str] = Counter()
     for number, difference in enumerate(solutions, 1):
         answer = answers.get(number)
-        if answer not in ANSWERS:
+        if answer not in SAME_OR_DIFFERENT:
             raise ValueError(f"pair {number} has the answer {answer!r}; give same or different for each pair")
         kind = difference or "same"
         total[kind] += 1

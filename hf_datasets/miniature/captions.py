@@ -8,11 +8,11 @@ PLACES: Mapping[str, str] = {
     "vault": "over the vault", "floor": "on the floor", "beam": "on the balance beam",
     "bars": "on the uneven bars", "platform": "from the platform",
 }  # fmt: skip
-SKILLS: Mapping[str, str] = {
+SKILL_PHRASES: Mapping[str, str] = {
     "salto": "a salto", "leap": "a leap", "pivot": "a turn on one leg", "circle": "a circle around the bar",
     "dismount": "a dismount", "vault": "a jump", "dive": "a dive",
 }  # fmt: skip
-ENTRIES: Mapping[str, str] = {
+ENTRY_PHRASES: Mapping[str, str] = {
     "round-off": "from a round-off", "tsukahara": "after half a turn onto the table", "handspring": "from a handspring",
     "half on": "from a round-off with half a turn onto the table",
     "full on": "from a round-off with one turn onto the table",
@@ -36,7 +36,7 @@ def count_in_words(number: float, noun: str) -> str:
 
 def coarse_caption(action: Action) -> str:
     """The skill and the place, nothing that tells similar actions apart."""
-    return f"An athlete performs {SKILLS[action.kind]} {PLACES[action.apparatus]}."
+    return f"An athlete performs {SKILL_PHRASES[action.kind]} {PLACES[action.apparatus]}."
 
 
 def fine_caption(action: Action, hall_color: str, socks_color: str) -> str:
@@ -63,7 +63,7 @@ def action_phrase(action: Action) -> str:
         "pivot": f"{count_in_words(action.turns, 'turn')} on one leg, {action.form}",
         "circle": f"a {action.form} {way}{turns}",
         "dismount": f"a {double}salto {way}, {action.form}, as a dismount{turns}",
-        "vault": f"a {action.form} salto {way} {ENTRIES.get(action.entry)}{turns}",
+        "vault": f"a {action.form} salto {way} {ENTRY_PHRASES.get(action.entry)}{turns}",
         "dive": f"{'an' if action.entry[:1] in 'aeiou' else 'a'} {action.entry} dive with "
         f"{count_in_words(action.somersaults, 'somersault')}, {action.form}{turns.replace(' with', ' and')}",
     }

@@ -1,13 +1,13 @@
 """The plan of the miniature: which clip is performed in which long video, by whom and how it is filmed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hf_datasets.long_videos import SPLITS
-from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, APPARATUS, Action
+from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, DRAWN_APPARATUS, Action
 from hf_datasets.miniature.captions import coarse_caption, fine_caption
 from hf_datasets.miniature.distractions import distracted
 from hf_datasets.miniature.motion import LONGEST_PAUSE, Style
@@ -19,7 +19,7 @@ from hf_datasets.miniature.skeleton import Body
 class MiniatureConfig:
     """How large a miniature is and how hard; the defaults are the dataset of the recipes and the cards.
 
-    The options after the seed make it harder, see `HARD`; with their defaults nothing is drawn for them.
+    The options after the seed make it harder, see `HARD`; with their defaults they change nothing.
 
     Attributes:
         labels: The label ids to render, a subset of `ALL_ACTIONS`.
@@ -57,23 +57,13 @@ class MiniatureConfig:
             raise ValueError(
                 f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ALL_ACTIONS"
             )
-        for name, highest in HIGHEST.items():
+        for name, highest in UPPER_BOUNDS.items():
             value = getattr(self, name)
             if not 0 <= value <= highest:
                 raise ValueError(f"{name} is {value}, allowed is 0 to {highest:g}")
 
-    def values(self) -> dict[str, Any]:
-        """The options by name, as JSON holds them; without those of `HARDER` that have their defaults.
 
-        A configuration that release 0.1 could describe is so described as there, and its folder is found again.
-        """
-        defaults = {option.name: option.default for option in fields(self) if option.name in HARDER}
-        return {name: value for name, value in asdict(self).items() if name not in HARDER or value != defaults[name]}
-
-
-HIGHEST: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
-HARDER = frozenset({"similar_athletes", *HIGHEST})
-"""The options of `MiniatureConfig` that only make it harder."""
+UPPER_BOUNDS: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
 HARD = MiniatureConfig(
     labels=tuple(ALL_ACTIONS),
     clips_per_label={"train": 12, "validation": 3, "test": 5},
@@ -178,10 +168,9 @@ def plan_competitions(config: MiniatureConfig) -> list[Competition]:
                 if hand:
                     video_id = f"{sport}_{len(competitions):03d}"
                     plan = _competition(video_id, split, sport, hand, config, generator)
-                    if any(name in HARDER for name in config.values()):
-                        # Of its own stream, so that the rest of the plan is as without it.
-                        extra = np.random.default_rng((config.seed, 1 + len(competitions)))
-                        plan = replace(plan, shots=tuple(_harder(plan.shots, config, extra)))
+                    # Of its own stream, so that the rest of the plan is as without it.
+                    extra = np.random.default_rng((config.seed, 1 + len(competitions)))
+                    plan = replace(plan, shots=tuple(_harder(plan.shots, config, extra)))
                     competitions.append(plan)
     return competitions
 
@@ -225,7 +214,7 @@ def _competition(
     hall = str(generator.choice(list(HALLS)))
     wall_value, floor_hue = generator.uniform(0.1, 0.24), generator.uniform(0, 1)
     azimuth, elevation = generator.normal(0, 0.15), generator.uniform(0.08, 0.28)
-    order = sorted(generator.permutation(len(hand)), key=lambda index: APPARATUS.index(hand[index].apparatus))
+    order = sorted(generator.permutation(len(hand)), key=lambda index: DRAWN_APPARATUS.index(hand[index].apparatus))
     shots = []
     for index in order:
         action = hand[index]

@@ -10,7 +10,7 @@ DIFFERENCES: tuple[Difference, ...] = ("count", "direction", "order", "shape")
 SAME_LEGS = frozenset({"switch leap", "split leap"})
 """Leaps of one highest pose, which the legs reach in another order."""
 
-SAME_TEXT = {"180": "216", "181": "217", "185": "222", "5253b": "5251b"}
+SAME_TEXT_LABELS = {"180": "216", "181": "217", "185": "222", "5253b": "5251b"}
 """Labels that read the same as one of `ALL_ACTIONS`; rows name the first of those that read the same."""
 
 
@@ -32,7 +32,7 @@ def difference_between(first: str, second: str) -> Difference | None:
         >>> difference_between("119", "127"), difference_between("119", "223")
         ('shape', None)
     """
-    one, other = (ALL_ACTIONS[SAME_TEXT.get(label, label)] for label in (first, second))
+    one, other = (ALL_ACTIONS[SAME_TEXT_LABELS.get(label, label)] for label in (first, second))
     if (one.kind, one.apparatus) != (other.kind, other.apparatus):
         return None
     values, others = asdict(one), asdict(other)

@@ -9,7 +9,7 @@ from hf_datasets.miniature.motion import Style
 from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
 
 ON_THE_FLOOR = tuple(action for action in ALL_ACTIONS.values() if action.apparatus == "floor")
-DIVES = tuple(action for action in ALL_ACTIONS.values() if action.apparatus == "platform")
+DIVE_ACTIONS = tuple(action for action in ALL_ACTIONS.values() if action.apparatus == "platform")
 WIDEST_VIEW = 1.15
 """Largest azimuth of a camera after a cut, in radians: beyond it somersaults are seen end on."""
 
@@ -75,7 +75,7 @@ def _cuts(scene: Scene, generator: np.random.Generator) -> tuple[Cut, ...]:
 
 
 def _bystanders(scene: Scene, style: Style, generator: np.random.Generator) -> tuple[Bystander, ...]:
-    choices = DIVES if scene.apparatus == "platform" else ON_THE_FLOOR
+    choices = DIVE_ACTIONS if scene.apparatus == "platform" else ON_THE_FLOOR
     found = []
     for _ in range(int(generator.integers(1, 3))):
         other = replace(

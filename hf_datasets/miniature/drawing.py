@@ -250,7 +250,7 @@ def _draw_athlete(
         return round(shade * color[0]), round(shade * color[1]), round(shade * color[2])
 
     strokes: list[tuple[float, Callable[..., None], tuple[object, ...]]] = [
-        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], shaded(color), width))
+        ((seen[first][2] + seen[second][2]) / 2, _draw_limb, (seen[first], seen[second], shaded(color), width))
         for first, second, color, width in LIMBS
     ]
     strokes += [(seen[foot][2] - 0.01, _disc, (seen[foot], shaded(SOCKS[scene.socks]), 0.055)) for foot in FEET]
@@ -267,7 +267,7 @@ def _draw_athlete(
         stroke(brush, unit, *arguments)
 
 
-def _limb(
+def _draw_limb(
     brush: ImageDraw.ImageDraw,
     unit: float,
     first: list[float],

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +73,14 @@ def prepare_miniature(
     """
     config = replace(config or MiniatureConfig(), seed=seed)
     parent = Path(root) if root is not None else Path(datasets.config.HF_DATASETS_CACHE) / "subtle-miniature"
-    folder = parent / fingerprint(config)
+    folder = parent / tier_name(config)
     if (folder / PLAN_FILE).is_file() and _is_whole(folder / "clips.parquet"):
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         for unfinished in folder.rglob("*.tmp"):  # of a killed run: the lock is ours
             remove(unfinished)
-        write_json(folder / PLAN_FILE, config.values())
+        write_json(folder / PLAN_FILE, asdict(config))
         competitions = plan_competitions(config)
         missing = [plan for plan in competitions if not _is_whole(_video_path(folder, plan))]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
@@ -93,9 +93,9 @@ def prepare_miniature(
     return folder
 
 
-def fingerprint(config: MiniatureConfig) -> str:
+def tier_name(config: MiniatureConfig) -> str:
     """A name for what a configuration renders to; another version of the renderer gives another name."""
-    parameters = json.dumps([RENDERER_VERSION, config.values()], sort_keys=True)
+    parameters = json.dumps([RENDERER_VERSION, asdict(config)], sort_keys=True)
     return f"miniature-{hashlib.sha256(parameters.encode()).hexdigest()[:12]}"
 
 
@@ -148,14 +148,14 @@ def _rendered(
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
         context = multiprocessing.get_context(method)
-        pool = ProcessPoolExecutor(workers, context, initializer=_end_with, initargs=(os.getpid(),))
+        pool = ProcessPoolExecutor(workers, context, initializer=_end_with_program, initargs=(os.getpid(),))
         stack.callback(pool.shutdown, cancel_futures=True)  # an interrupted run does not wait for all videos
         jobs = [pool.submit(render_video, plan, _video_path(folder, plan), config) for plan in competitions]
         for job in as_completed(jobs):
             yield job.result()
 
 
-def _end_with(program: int) -> None:
+def _end_with_program(program: int) -> None:
     # Otherwise a worker of a killed program waits for work for ever. The program itself handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(program,), daemon=True).start()

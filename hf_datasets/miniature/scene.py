@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hf_datasets.miniature.actions import Action, Apparatus
+from hf_datasets.miniature.actions import Action, DrawnApparatus
 from hf_datasets.miniature.motion import Style
 
 Color = tuple[int, int, int]
@@ -103,7 +103,7 @@ class Scene:
         bystanders: Who else moves, behind the athlete.
     """
 
-    apparatus: Apparatus = "floor"
+    apparatus: DrawnApparatus = "floor"
     hall: str = "blue"
     wall_value: float = 0.15
     floor_hue: float = 0.6

@@ -125,7 +125,7 @@ def card_text(
     if not start or not end:
         raise ValueError(f"{path} lacks the marks {COUNTS_START!r} and {COUNTS_END!r} between which the counts go")
     before, after = (_with_configurations(part, splits, about) for part in (before, after))
-    body = f"{before}{start}\n{_counts(splits, provenance, rejections)}\n{end}{after}"
+    body = f"{before}{start}\n{_row_counts(splits, provenance, rejections)}\n{end}{after}"
     body = _on_the_hub(body, names, about)
     if about.title:
         body = re.sub(r"(?m)^# [^:\n]*", lambda _: f"# {about.title}", body, count=1)
@@ -193,7 +193,7 @@ def one_line(value: object) -> str:
     return MARKUP.sub(r"\\\g<0>", text)
 
 
-def _counts(splits: Splits, provenance: Mapping[str, object], rejections: Sequence[Rejection]) -> str:
+def _row_counts(splits: Splits, provenance: Mapping[str, object], rejections: Sequence[Rejection]) -> str:
     rows = [f"| `{name}` | {split} | {written.num_rows:,} |" for (name, split), written in splits.items()]
     facts = [f"* {one_line(key)}: {one_line(value)}" for key, value in provenance.items()]
     empty = [f"{name}/{split}" for (name, split), written in splits.items() if not written.num_rows]

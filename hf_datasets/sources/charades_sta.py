@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import checked, identifier, lines_of, number
+from hf_datasets.sources.values import checked_moment, identifier, lines_of, number
 
 LINE = re.compile(r"(?P<video>\S+) (?P<start>-?[\d.]+) (?P<end>-?[\d.]+)##(?P<sentence>.*)")
 
@@ -16,7 +16,7 @@ def read_charades_sta(path: str | Path, durations: Mapping[str, float]) -> Itera
 
     Args:
         path: The annotation file.
-        durations: Seconds by video id, see `read_durations`.
+        durations: Seconds by video id, see `read_charades_durations`.
 
     Yields:
         The moments in the order of the file, without a fine caption and with the number of the line, from 0, as
@@ -26,10 +26,10 @@ def read_charades_sta(path: str | Path, durations: Mapping[str, float]) -> Itera
         ValueError: The file is not UTF-8.
     """
     for place, line in lines_of(path):
-        yield _moment(line.strip(), durations, place - 1, f"{Path(path).name}:{place}")
+        yield _moment_in_line(line.strip(), durations, place - 1, f"{Path(path).name}:{place}")
 
 
-def read_durations(path: str | Path) -> dict[str, float]:
+def read_charades_durations(path: str | Path) -> dict[str, float]:
     """Seconds by video id, from `Charades_v1_train.csv` or `Charades_v1_test.csv`.
 
     A row without a readable id or length gives no duration, and `read_charades_sta` refuses the moments of its video.
@@ -45,7 +45,7 @@ def read_durations(path: str | Path) -> dict[str, float]:
             if not {"id", "length"} <= set(header):
                 raise ValueError(f"{path} lacks the columns id and length; give Charades_v1_train.csv or _test.csv")
             columns = header.index("id"), header.index("length")
-            for row in _parsed(rows):
+            for row in _readable_rows(rows):
                 try:
                     video_id, length = (row[column] for column in columns)
                     durations[identifier(video_id)] = number(length)
@@ -61,7 +61,7 @@ def read_durations(path: str | Path) -> dict[str, float]:
     return durations
 
 
-def _parsed(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+def _readable_rows(rows: Iterator[list[str]]) -> Iterator[list[str]]:
     # An empty row where the reader fails, for instance at a field of more than 128 KiB.
     while True:
         try:
@@ -72,7 +72,7 @@ def _parsed(rows: Iterator[list[str]]) -> Iterator[list[str]]:
             yield []
 
 
-def _moment(line: str, durations: Mapping[str, float], desc_id: int, key: str) -> Moment | Rejection:
+def _moment_in_line(line: str, durations: Mapping[str, float], desc_id: int, key: str) -> Moment | Rejection:
     found = LINE.fullmatch(line)
     if found is None:
         return Rejection(f"no line of the form VIDEO START END##sentence: {key}", line, key)
@@ -83,4 +83,4 @@ def _moment(line: str, durations: Mapping[str, float], desc_id: int, key: str) -
     if found["video"] not in durations:
         return Rejection(f"no duration is known of the video: {key}", line, key)
     duration, caption = durations[found["video"]], found["sentence"].strip()
-    return checked(Moment(desc_id, found["video"], duration, start, end, caption, "", None), line, key)
+    return checked_moment(Moment(desc_id, found["video"], duration, start, end, caption, "", None), line, key)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.sources.values import checked, identifier, list_of, load_json, raw_of, text, whole
+from hf_datasets.sources.values import checked_moment, identifier, list_of, load_json, raw_of, text, whole
 
 SEGMENT_SECONDS = 5.0
 VIDEO_SUFFIXES = frozenset({".avi", ".mov", ".mp4", ".mpg", ".3gp", ".wmv", ".m4v", ".mts", ".m2ts", ".mpeg"})
@@ -31,10 +31,10 @@ def read_didemo(path: str | Path) -> Iterator[Moment | Rejection]:
     if not isinstance(entries, list):
         raise ValueError(f"{path} holds no list of descriptions, but {type(entries).__name__}")
     for number, entry in enumerate(entries):
-        yield _moment(entry, f"{Path(path).name}[{number}]")
+        yield _moment_in_entry(entry, f"{Path(path).name}[{number}]")
 
 
-def _moment(entry: Any, key: str) -> Moment | Rejection:
+def _moment_in_entry(entry: Any, key: str) -> Moment | Rejection:
     raw = raw_of(entry)
     try:
         intervals = (map(whole, list_of(pair)) for pair in list_of(entry["times"]))
@@ -45,4 +45,4 @@ def _moment(entry: Any, key: str) -> Moment | Rejection:
         return Rejection(f"unreadable entry: {type(error).__name__}: {error}: {key}", raw, key)
     stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
     span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
-    return checked(Moment(desc_id, stem, segments * SEGMENT_SECONDS, *span, caption, "", None), raw, key)
+    return checked_moment(Moment(desc_id, stem, segments * SEGMENT_SECONDS, *span, caption, "", None), raw, key)

@@ -13,8 +13,8 @@ from hf_datasets.sources.values import identifier, shorten, text
 
 from .pickle_reading import interpret_pickle
 
-MAX_BYTES = 1 << 26
-MAX_NAME_CHARACTERS = 200
+MAX_PICKLE_BYTES = 1 << 26
+MAX_KEY_CHARACTERS = 200
 
 
 def read_pickle(path: Path) -> Any:
@@ -30,10 +30,10 @@ def read_pickle(path: Path) -> Any:
         ValueError: The file uses anything else, is too large, damaged or not a pickle.
     """
     with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if not 0 < len(data) <= MAX_BYTES:
+        data = file.read(MAX_PICKLE_BYTES + 1)
+    if not 0 < len(data) <= MAX_PICKLE_BYTES:
         raise ValueError(
-            f"{path} has {path.stat().st_size:,} bytes; an annotation has 1 to {MAX_BYTES:,}. Fetch it again"
+            f"{path} has {path.stat().st_size:,} bytes; an annotation has 1 to {MAX_PICKLE_BYTES:,}. Fetch it again"
         )
     try:
         return interpret_pickle(data)
@@ -72,7 +72,7 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
         except ValueError:
             yield Rejection(
                 f"malformed key: {shorten(key)} of {annotation.name} is not (competition, instance), each of at most "
-                f"{MAX_NAME_CHARACTERS} characters",
+                f"{MAX_KEY_CHARACTERS} characters",
                 raw,
                 shorten(key),
             )
@@ -91,6 +91,6 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
 
 def _clip_name(competition: Any, instance: Any) -> str:
     # A pickle can name one long text many times; the next checks would read all of it every time.
-    if any(isinstance(part, str) and len(part) > MAX_NAME_CHARACTERS for part in (competition, instance)):
+    if any(isinstance(part, str) and len(part) > MAX_KEY_CHARACTERS for part in (competition, instance)):
         raise ValueError("it names no file")
     return f"{text(competition)}_{identifier(instance)}"

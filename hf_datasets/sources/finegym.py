@@ -8,7 +8,7 @@ Files: `finegym_annotation_info_v1.1.json` (events and sub-actions of each video
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hf_datasets.records import Clip, Rejection
 from hf_datasets.sources.values import load_json, number, raw_of, shorten
@@ -18,7 +18,9 @@ CLIP_ID = re.compile(
     re.ASCII,
 )
 CATEGORY = re.compile(r"Clabel:\s*(\d+)\s*;\s*set:\s*(\d+)\s*;\s*Glabel:\s*(\d+)\s*;\s*(.+?)\s*")
-APPARATUS = {"VT": "Vault", "FX": "Floor Exercise", "BB": "Balance Beam", "UB": "Uneven Bar"}
+Apparatus = Literal["Vault", "Floor Exercise", "Balance Beam", "Uneven Bar"]
+APPARATUS: dict[str, Apparatus] = {"VT": "Vault", "FX": "Floor Exercise", "BB": "Balance Beam", "UB": "Uneven Bar"}
+"""FineGym's abbreviations, which the prompt of TF-CoVR's paper uses, and the names that its label table uses."""
 SPAN_TOLERANCE_SECONDS = 1.0
 """Event names and times are cut to whole seconds in places, so a sub-action may end a little after its event."""
 
@@ -95,7 +97,7 @@ def read_finegym(
             yield Rejection(f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name)
 
 
-def read_spans(annotation: Path) -> dict[str, tuple[float, float]]:
+def read_subaction_spans(annotation: Path) -> dict[str, tuple[float, float]]:
     """Read when each sub-action is in its long video.
 
     Args:

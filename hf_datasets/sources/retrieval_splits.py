@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import load_object, read_activitynet_captions
 from hf_datasets.sources.values import list_of, raw_of, text
-from hf_datasets.tables import check_columns, is_empty, judge, read_table
+from hf_datasets.tables import check_columns, check_rows, is_empty, read_table
 
 Described = tuple[str, tuple[str, ...]]
 """The id of a video and the texts that describe it."""
@@ -40,7 +40,7 @@ def read_retrieval_split(folder: Path, split: RetrievalSplit) -> Iterator[Descri
     found = [path for name in SPLIT_FILES[split] for path in sorted(folder.rglob(name))]
     if not found:
         raise FileNotFoundError(f"{folder} has no {' or '.join(SPLIT_FILES[split])}, which says what {split} is")
-    yield from READERS[split](found[0])
+    yield from SPLIT_READERS[split](found[0])
 
 
 def _read_paragraphs(path: Path) -> Iterator[Described | Rejection]:
@@ -55,7 +55,7 @@ def _read_1ka(path: Path) -> Iterator[Described | Rejection]:
     table, damaged = read_table(path)
     list(check_columns(table.columns, ("video_id", "sentence"), source=path.name, optional=table.columns))
     checks = {f"{name} is empty; fetch the file again": is_empty(name) for name in ("video_id", "sentence")}
-    rows, refused = judge(table, checks, source=path.name, key="video_id")
+    rows, refused = check_rows(table, checks, source=path.name, key="video_id")
     yield from [*damaged, *refused]
     for row in rows.iter_rows(named=True):
         yield row["video_id"], (" ".join(row["sentence"].split()),)
@@ -78,4 +78,4 @@ def _read_test_split(path: Path) -> Iterator[Described | Rejection]:
         yield (video_id, described) if described else Rejection("no text", raw_of(several), video_id)
 
 
-READERS = {"msrvtt_1ka": _read_1ka, "msrvtt": _read_test_split, "activitynet": _read_paragraphs}
+SPLIT_READERS = {"msrvtt_1ka": _read_1ka, "msrvtt": _read_test_split, "activitynet": _read_paragraphs}

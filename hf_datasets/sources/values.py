@@ -71,7 +71,7 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, str]]:
         raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
 
 
-def checked(moment: Moment, raw: str, key: str) -> Moment | Rejection:
+def checked_moment(moment: Moment, raw: str, key: str) -> Moment | Rejection:
     """The moment, or the rejection of one without an id, a caption or a length; its end may lie beyond the video."""
     reason = None
     if not moment.video_id.strip():

@@ -8,16 +8,16 @@ import polars as pl
 from hf_datasets.records import Clip, Rejection
 from hf_datasets.sources.finediving import read_finediving
 from hf_datasets.sources.finegym import read_finegym
-from hf_datasets.tfcovr.clips import RECORD_SCHEMA, check_clips, descriptions, frame_of, locate, read_durations
+from hf_datasets.tfcovr.clips import RECORD_SCHEMA, check_clips, descriptions, frame_of, locate_clips, video_durations
 
 ANNOTATION = "finegym_annotation_info*.json"
 ELEMENTS = "gym*_element*.txt"
 CATEGORIES = "gym*_categories*.txt"
-DIVES = "FineDiving_fine-grained_annotation.pkl"
+FINEDIVING_ANNOTATION = "FineDiving_fine-grained_annotation.pkl"
 COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
 SOURCE_HELP = (
     f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
-    f"{DIVES}, or both; or a folder that `subtle build tfcovr` made"
+    f"{FINEDIVING_ANNOTATION}, or both; or a folder that `subtle build tfcovr` made"
 )
 
 
@@ -36,15 +36,15 @@ def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.Da
         ValueError: An annotation has several files, or it cannot be read.
     """
     clips, rejections = frame_of(_source_records(data_dir), RECORD_SCHEMA)
-    durations = None if video_dir is None else read_durations(clips, video_dir)
+    durations = None if video_dir is None else video_durations(clips, video_dir)
     accepted, refused = check_clips(clips, source=str(data_dir), durations=durations)
-    located, coverage = locate(accepted, video_dir)
+    located, coverage = locate_clips(accepted, video_dir)
     return located, rejections + refused, coverage
 
 
 def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
     annotation = find_one(data_dir, ANNOTATION)
-    dives = find_one(data_dir, DIVES) or find_one(data_dir, COARSE_DIVES)
+    dives = find_one(data_dir, FINEDIVING_ANNOTATION) or find_one(data_dir, COARSE_DIVES)
     if annotation is None and dives is None:
         raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
     if annotation is not None:

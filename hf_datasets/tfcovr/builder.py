@@ -17,7 +17,7 @@ from hf_datasets.records import Rejection
 from hf_datasets.sharding import Shards, Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
-from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate_clips
 from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, read_composed
 from hf_datasets.tfcovr.construction import Collection, check_enough, compose, release_collection, write_changes
 from hf_datasets.tfcovr.labels import Label, load_labels
@@ -270,5 +270,5 @@ class TFCoVR(RegisteredBuilder):
             return tables
         stored = pl.concat(cast(pl.DataFrame, pl.from_arrow(table)) for split in tables.values() for table in split())
         columns = [*RECORD_SCHEMA.names(), "description"]
-        clips, coverage = locate(stored.select(columns), self.config.video_dir, whole_videos=whole_videos)
+        clips, coverage = locate_clips(stored.select(columns), self.config.video_dir, whole_videos=whole_videos)
         return self._opened(Collection(clips, tables, coverage=coverage))

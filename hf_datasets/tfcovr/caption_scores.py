@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import Label, Sport, describe, sport_of
 from hf_datasets.tfcovr.labels.diving import DivingAttributes
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS, GymnasticsAttributes
+from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.parser import Instruction, read_instruction
 
 Said = Mapping[str, frozenset[str | float]]

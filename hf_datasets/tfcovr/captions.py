@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
+from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr import paper_prompts
 from hf_datasets.tfcovr.labels import Attributes, Label, Sport, describe
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, number_and_noun
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
 from hf_datasets.tfcovr.labels.template import number_text
 
 GYMNASTICS_CAPTION_PROMPT: Final = """\
@@ -60,7 +60,7 @@ Armstand, 2.5 somersaults, layout. (Platform: Unknown)"""
 
 CAPTION_PROMPTS: Final[dict[PromptSet, dict[Sport, str]]] = {
     "own": {"gymnastics": GYMNASTICS_CAPTION_PROMPT, "diving": DIVING_CAPTION_PROMPT},
-    "paper": paper_prompts.CAPTION_PROMPTS,
+    "paper": paper_prompts.PAPER_CAPTION_PROMPTS,
 }
 CAPTION_FORMS: Final[dict[Sport, re.Pattern[str]]] = {
     "gymnastics": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Apparatus: ?\[?(?P<place>FX|VT|BB|UB|Unknown)\]?\)\.?"),
@@ -74,7 +74,7 @@ GENERIC_WORDS = re.compile(
 )
 """Words that both prompts forbid."""
 MAX_CAPTION_CHARACTERS: Final = 300
-TAKEOFFS: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse", "inward": "Inward"}
+TAKEOFF_PHRASES: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse", "inward": "Inward"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def caption_with(attributes: Attributes) -> str:
     'Armstand backward takeoff, 2 somersaults, 1.5 twists, pike. (Platform: Unknown)'
     """
     if isinstance(attributes, DivingAttributes):
-        takeoff = f"{TAKEOFFS[attributes.takeoff]} takeoff"
+        takeoff = f"{TAKEOFF_PHRASES[attributes.takeoff]} takeoff"
         takeoff = f"Armstand {takeoff.lower()}" if attributes.armstand else takeoff
         somersaults = f"{number_text(attributes.somersaults)} somersaults"
         twists = [number_and_noun(attributes.twists, "twist")] if attributes.twists else []

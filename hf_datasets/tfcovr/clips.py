@@ -11,7 +11,7 @@ import pyarrow as pa
 from hf_datasets.class_labels import labeled_features
 from hf_datasets.long_videos import SPLITS, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge
+from hf_datasets.tables import check_columns, check_rows, is_empty, is_span
 from hf_datasets.tfcovr.labels import load_labels
 
 CLIP_SCHEMA = pa.schema(
@@ -105,7 +105,7 @@ def check_clips(
         "span outside the video; fix it, or fetch the whole video": (end > latest).fill_null(False),
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }
-    accepted, rejections = judge(timed, checks, source=source, key="clip_id")
+    accepted, rejections = check_rows(timed, checks, source=source, key="clip_id")
     check_splits(accepted, source=source)
     return accepted.drop("duration"), rejections
 
@@ -130,7 +130,7 @@ def check_splits(clips: pl.DataFrame, *, source: str) -> None:
         )
 
 
-def locate(
+def locate_clips(
     clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None, *, whole_videos: bool = False
 ) -> tuple[pl.DataFrame, str]:
     """Find each clip's file: one of its own, else the long video where the span is known.
@@ -154,8 +154,8 @@ def locate(
     if video_dir is None:
         return described.select(CLIP_SCHEMA.names), "Videos: no folder was given, so `video` is null."
     has_span = pl.col("start_seconds").is_not_null() | whole_videos
-    videos = _paths(clips.filter(has_span)["video_id"], video_dir)
-    own = _paths(clips["clip_id"].clear() if whole_videos else clips["clip_id"], video_dir)
+    videos = _video_paths(clips.filter(has_span)["video_id"], video_dir)
+    own = _video_paths(clips["clip_id"].clear() if whole_videos else clips["clip_id"], video_dir)
     found = (
         described.join(
             videos.rename({"id": "video_id", "path": "long"}),
@@ -174,7 +174,7 @@ def locate(
     return found.select(CLIP_SCHEMA.names), f"Videos: {share} have their video."
 
 
-def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
+def _video_paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
     from hf_datasets.video import VideoStore
 
     store = VideoStore(video_dir)
@@ -188,7 +188,7 @@ def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
     return pl.DataFrame({"id": coverage.found, "path": paths}, schema={"id": pl.String, "path": pl.String})
 
 
-def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
+def video_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
     """Read the durations of the long videos in a folder.
 
     Args:
@@ -199,5 +199,5 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
         Video id -> duration in seconds from the container, for the videos that are there and have one.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
-    found = {name: read_header(path)[0] for name, path in _paths(with_span["video_id"], video_dir).iter_rows()}
+    found = {name: read_header(path)[0] for name, path in _video_paths(with_span["video_id"], video_dir).iter_rows()}
     return {video_id: duration for video_id, duration in found.items() if duration}

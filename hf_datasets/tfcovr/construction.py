@@ -10,12 +10,12 @@ import pyarrow as pa
 from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.sharding import Tables, shards_of
-from hf_datasets.sources.finegym import read_spans
+from hf_datasets.sources.finegym import read_subaction_spans
 from hf_datasets.tfcovr.annotations import ANNOTATION, find_one
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA, frame_of, locate
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, frame_of, locate_clips
 from hf_datasets.tfcovr.labels import Label, answers_of
 from hf_datasets.tfcovr.modifications.task import ModificationTask
-from hf_datasets.tfcovr.release import read_release, release_clips
+from hf_datasets.tfcovr.release import read_released_triplets, release_clips
 from hf_datasets.tfcovr.triplets import (
     CHANGE_SCHEMA,
     TRIPLET_SCHEMA,
@@ -128,15 +128,15 @@ def check_enough(
 
 
 def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
-    """Read the authors' release; see `release.read_release` and `release.release_clips`.
+    """Read the authors' release; see `release.read_released_triplets` and `release.release_clips`.
 
     The spans of gymnastics clips in their long videos are those of FineGym's annotation, where the folder holds it.
     """
-    frames, rejections = read_release(data_dir)
+    frames, rejections = read_released_triplets(data_dir)
     annotation = find_one(data_dir, ANNOTATION)
-    spans = {} if annotation is None else read_spans(annotation)
+    spans = {} if annotation is None else read_subaction_spans(annotation)
     clips, refused = release_clips(frames, spans=spans)
-    located, coverage = locate(clips, video_dir)
+    located, coverage = locate_clips(clips, video_dir)
     guessed = located.filter(pl.col("start_seconds").is_not_null() & ~pl.col("clip_id").is_in(list(spans)))
     if len(guessed):
         coverage += (

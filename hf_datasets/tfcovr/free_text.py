@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, parse_description, reading
+from hf_datasets.tfcovr.labels import PUNCTUATION, Attributes, Label, describe, folded_text, parse_description
 from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS
 
 MIN_WORDS: Final = 2
@@ -30,7 +30,7 @@ FOLLOWING: Final = frozenset([
 ])  # fmt: skip
 """English words after "show it"; before all others "add" is right in any language."""
 CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 FREE_PROMPT: Final = """\
@@ -77,7 +77,7 @@ def own_labels(texts: Mapping[str, str]) -> list[Label]:
         Labels with attributes if TF-CoVR's grammar generates every description; otherwise labels without attributes,
         whose `source` is `own`.
     """
-    parsed = [_parsed(text) for text in texts.values()]
+    parsed = [_grammar_attributes(text) for text in texts.values()]
     is_known = all(attributes is not None for attributes in parsed)
     return [
         Label(
@@ -91,7 +91,7 @@ def own_labels(texts: Mapping[str, str]) -> list[Label]:
     ]
 
 
-def _parsed(text: str) -> Attributes | None:
+def _grammar_attributes(text: str) -> Attributes | None:
     try:
         attributes = parse_description(text)
     except ValueError:
@@ -111,7 +111,7 @@ def character_vectors(texts: Sequence[str]) -> np.ndarray:
     from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second to import
 
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(2, 5))
-    vectors: np.ndarray = vectorizer.fit_transform([f" {reading(text)} " for text in texts]).toarray()
+    vectors: np.ndarray = vectorizer.fit_transform([f" {folded_text(text)} " for text in texts]).toarray()
     return vectors
 
 
@@ -134,11 +134,11 @@ def write_free_modification(source: str, target: str) -> str:
     Raises:
         ValueError: The descriptions are the same.
     """
-    if reading(source) == reading(target):
+    if folded_text(source) == folded_text(target):
         raise ValueError(f"{source!r} and {target!r} say the same: there is nothing to modify")
-    before, after = words_of(source), words_of(target)
+    before, after = find_words(source), find_words(target)
     changed = " and ".join(_clauses(source, before, target, after)) if _is_local(before, after) else ""
-    new, old = (" ".join(text.split()).strip(MARKS) for text in (target, source))
+    new, old = (" ".join(text.split()).strip(PUNCTUATION) for text in (target, source))
     texts = [text for text in (changed, f"show {new} instead of {old}") if text and len(text.split()) <= MAX_WORDS]
     return texts[0] if texts else f"show {new}"
 
@@ -152,15 +152,15 @@ class Word:
     end: int
 
 
-def words_of(text: str) -> list[Word]:
+def find_words(text: str) -> list[Word]:
     """The words of a text without the marks around them; a mixed fraction is one word, each Han character another.
 
-    >>> [word.text for word in words_of("Serve, 1 1/2 turns")], [word.text for word in words_of("后空翻2周")]
+    >>> [word.text for word in find_words("Serve, 1 1/2 turns")], [word.text for word in find_words("后空翻2周")]
     (['serve', '1 1/2', 'turns'], ['后', '空', '翻', '2', '周'])
     """
     words = []
     for match in WORD.finditer(text):
-        stripped = match[0].strip(MARKS)
+        stripped = match[0].strip(PUNCTUATION)
         if stripped:
             start = match.start() + match[0].index(stripped)
             folded = unicodedata.normalize("NFC", stripped).casefold()
@@ -193,7 +193,7 @@ def _clauses(source: str, before: Sequence[Word], target: str, after: Sequence[W
         if kind != "replace":
             first += last - first > 1 and before[first].text in CONJUNCTIONS
             start += end - start > 1 and after[start].text in CONJUNCTIONS
-        lost, gained = _span(source, before, first, last), _span(target, after, start, end)
+        lost, gained = _text_of_words(source, before, first, last), _text_of_words(target, after, start, end)
         if kind == "replace":
             gained = _with_unit(target, after, start, end) if _is_number(lost) and _is_number(gained) else gained
             yield f"{'show ' if previous != 'replace' else ''}{gained} instead of {lost}"
@@ -204,7 +204,7 @@ def _clauses(source: str, before: Sequence[Word], target: str, after: Sequence[W
         previous = kind
 
 
-def _span(text: str, words: Sequence[Word], first: int, last: int) -> str:
+def _text_of_words(text: str, words: Sequence[Word], first: int, last: int) -> str:
     return " ".join(text[words[first].start : words[last - 1].end].split()) if last > first else ""
 
 
@@ -215,8 +215,8 @@ def _is_number(text: str) -> bool:
 def _with_unit(text: str, words: Sequence[Word], first: int, last: int) -> str:
     """A number with the word that it counts: the next one, or else the one before ("zone 4")."""
     if last < len(words) and words[last].text[0].isalpha():
-        return _span(text, words, first, last + 1)
-    return _span(text, words, max(first - 1, 0), last)
+        return _text_of_words(text, words, first, last + 1)
+    return _text_of_words(text, words, max(first - 1, 0), last)
 
 
 def free_rejection_reason(source: str, target: str, text: str) -> str | None:
@@ -232,12 +232,12 @@ def free_rejection_reason(source: str, target: str, text: str) -> str | None:
         return f"has {len(text)} characters, {MAX_CHARACTERS} at most"
     if CONTROL.search(text):
         return "has a line break or a control character: expected one line of text"
-    least, most = len(words_of(text)), len(text.split())
+    least, most = len(find_words(text)), len(text.split())
     if least < MIN_WORDS or most > MAX_WORDS:
         count = most if most > MAX_WORDS else least
         return f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
-    before, after, named = ({word.text for word in words_of(words)} for words in (source, target, text))
-    strange = sorted(set(NUMBER.findall(text)) - set(NUMBER.findall(f"{source} {target}")))
+    before, after, named = ({word.text for word in find_words(words)} for words in (source, target, text))
+    strange = sorted(set(DIGITS.findall(text)) - set(DIGITS.findall(f"{source} {target}")))
     if strange:
         return f"says {strange[0]}, a number that neither description has"
     changed = after - before or before - after

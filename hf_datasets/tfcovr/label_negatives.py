@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from hf_datasets.caption_negatives import CaptionNegative, NegativeKind, negatives_of_caption
-from hf_datasets.tfcovr.labels import Label, differences, reading
+from hf_datasets.tfcovr.labels import Label, differences, folded_text
 from hf_datasets.tfcovr.pairs import kind as family_of
 
 COUNTED_ATTRIBUTES = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
-DIRECTIONS = {"direction", "takeoff"}
+DIRECTION_ATTRIBUTES = {"direction", "takeoff"}
 
 
 def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind | None:
@@ -24,7 +24,7 @@ def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind
         >>> kind_of_negative(split, switch, switch_half)
         'count'
     """
-    text, target_text, source_text = (reading(label.description) for label in (other, target, source))
+    text, target_text, source_text = (folded_text(label.description) for label in (other, target, source))
     if text in {target_text, source_text}:
         return "composition" if text != target_text else None
     parts = (source.attributes, target.attributes, other.attributes)
@@ -39,7 +39,7 @@ def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind
     )
     kinds: dict[NegativeKind, bool] = {
         "count": changed <= COUNTED_ATTRIBUTES,
-        "direction": changed <= DIRECTIONS,
+        "direction": changed <= DIRECTION_ATTRIBUTES,
         "composition": is_part,
     }
     return next((kind for kind, fits in kinds.items() if fits), None)
@@ -66,5 +66,5 @@ def write_negatives(source: Label, target: Label, labels: Sequence[Label]) -> li
     """
     near = [(kind_of_negative(source, target, other), other.description) for other in labels]
     found = [CaptionNegative(kind, text) for kind, text in near if kind]
-    known = {reading(target.description), *(reading(one.text) for one in found)}
-    return found + [one for one in negatives_of_caption(target.description) if reading(one.text) not in known]
+    known = {folded_text(target.description), *(folded_text(one.text) for one in found)}
+    return found + [one for one in negatives_of_caption(target.description) if folded_text(one.text) not in known]

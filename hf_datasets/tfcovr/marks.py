@@ -14,14 +14,14 @@ import pyarrow as pa
 from hf_datasets.class_labels import with_labels
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
+from hf_datasets.tables import check_columns, check_rows, is_empty, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA
 
-REQUIRED = ("query_video", "text", "video", "is_right")
-TIMES = ("query_start_seconds", "query_end_seconds", "start_seconds", "end_seconds")
-OPTIONAL = (*TIMES, "label")
-ANSWERS = dict.fromkeys(("true", "1", "yes"), True) | dict.fromkeys(("false", "0", "no"), False)
+MARK_COLUMNS = ("query_video", "text", "video", "is_right")
+MARK_TIMES = ("query_start_seconds", "query_end_seconds", "start_seconds", "end_seconds")
+MARK_EXTRAS = (*MARK_TIMES, "label")
+TRUTH_VALUES = dict.fromkeys(("true", "1", "yes"), True) | dict.fromkeys(("false", "0", "no"), False)
 KEPT_UPLOADS = "marked_queries/"
 SAME_SECONDS = 0.01
 """Clips of one video whose times differ by no more are one clip."""
@@ -73,26 +73,26 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Additions:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle serve` wrote")
     table, rejections = read_text_table(path)
-    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
-    rows, refused = judge(_typed(table), _checks(), source=str(path), key="video")
+    rejections += check_columns(table.columns, MARK_COLUMNS, source=str(path), optional=MARK_EXTRAS)
+    rows, refused = check_rows(_typed_marks(table), _mark_checks(), source=str(path), key="video")
     found = Additions(rejections=rejections + refused)
     _add(found, rows, clips, (video_dir, path.absolute().parent), source=str(path))
     return found
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
-    is_right = pl.col("is_right").str.to_lowercase().replace_strict(ANSWERS, default=None, return_dtype=pl.Boolean)
-    return with_times(table, REQUIRED, OPTIONAL).with_columns(is_right=is_right)
+def _typed_marks(table: pl.DataFrame) -> pl.DataFrame:
+    is_right = pl.col("is_right").str.to_lowercase().replace_strict(TRUTH_VALUES, default=None, return_dtype=pl.Boolean)
+    return with_times(table, MARK_COLUMNS, MARK_EXTRAS).with_columns(is_right=is_right)
 
 
-def _checks() -> dict[str, pl.Expr]:
+def _mark_checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "mark that is neither right nor wrong; write true or false into is_right": pl.col("is_right").is_null(),
         "mark of a search without a clip or without a text; only a change of a clip can be trained": (
             is_empty("query_video") | is_empty("text")
         ),
-        **time_checks(TIMES[:2], TIMES[2:]),
+        **time_checks(MARK_TIMES[:2], MARK_TIMES[2:]),
     }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.clips import check_clips, locate
+from hf_datasets.tfcovr.clips import check_clips, locate_clips
 
 
 def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
@@ -20,15 +20,15 @@ def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
     Raises:
         ValueError: A table of the folder cannot be read.
     """
-    clips = _read(root / "clips.parquet")
-    videos = _read(root / "videos.parquet")
+    clips = _read_miniature_table(root / "clips.parquet")
+    videos = _read_miniature_table(root / "videos.parquet")
     durations = dict(videos.select("video_id", "duration_seconds").iter_rows())
     accepted, rejections = check_clips(clips, source=str(root / "clips.parquet"), durations=durations)
-    located, coverage = locate(accepted, root / "videos")
+    located, coverage = locate_clips(accepted, root / "videos")
     return located, rejections, coverage
 
 
-def _read(path: Path) -> pl.DataFrame:
+def _read_miniature_table(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:

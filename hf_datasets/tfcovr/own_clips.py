@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -12,19 +13,18 @@ import polars as pl
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.long_videos import SPLITS, Split, read_header
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
+from hf_datasets.tables import SPAN, check_columns, check_rows, is_empty, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, DURATION_TOLERANCE_SECONDS, check_splits, descriptions
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import Label, reading
+from hf_datasets.tfcovr.labels import Label, folded_text
 from hf_datasets.tfcovr.splitting import held_out_videos
 
 logger = logging.getLogger(__name__)
 
-REQUIRED = ("video_id", "label")
-OPTIONAL = ("clip_id", "start_seconds", "end_seconds", "description", "split")
-ALIASES = {"video": "video_id", "path": "video_id", "moment_id": "clip_id"}
-TIMES = ("start_seconds", "end_seconds")
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+OWN_COLUMNS = ("video_id", "label")
+OWN_EXTRAS = ("clip_id", "start_seconds", "end_seconds", "description", "split")
+OWN_ALIASES = {"video": "video_id", "path": "video_id", "moment_id": "clip_id"}
+OWN_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 TABLE_STEM = "clips"
 SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
     "val": "validation",
@@ -32,9 +32,9 @@ SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
     "dev": "validation",
 }
 OWN_HELP = (
-    f"the own configuration reads, from data_dir, one table of clips ({', '.join(SUFFIXES)}) with the columns "
-    f"{' and '.join(REQUIRED)} and, optionally, {', '.join(OPTIONAL)}; or a folder that `subtle build tfcovr` made "
-    "of one"
+    f"the own configuration reads, from data_dir, one table of clips ({', '.join(OWN_SUFFIXES)}) with the columns "
+    f"{' and '.join(OWN_COLUMNS)} and, optionally, {', '.join(OWN_EXTRAS)}; or a folder that `subtle build tfcovr` "
+    "made of one"
 )
 
 
@@ -82,11 +82,11 @@ def read_own_clips(
     path = data_dir if data_dir.is_file() else find_table(data_dir)
     table, rejections = read_text_table(path)
     aliases = _aliases(table.columns)
-    called = {name: name for name in (*REQUIRED, *OPTIONAL)} | {new: old for old, new in aliases.items()}
-    required, optional = ([called[name] for name in names] for names in (REQUIRED, OPTIONAL))
-    rejections += check_columns(table.columns, required, source=str(path), optional=optional, aliases=ALIASES)
-    typed = _typed(table.rename(aliases))
-    rows, refused = judge(typed, _checks(typed, called), source=str(path), key="clip_id")
+    called = {name: name for name in (*OWN_COLUMNS, *OWN_EXTRAS)} | {new: old for old, new in aliases.items()}
+    required, optional = ([called[name] for name in names] for names in (OWN_COLUMNS, OWN_EXTRAS))
+    rejections += check_columns(table.columns, required, source=str(path), optional=optional, aliases=OWN_ALIASES)
+    typed = _typed_clips(table.rename(aliases))
+    rows, refused = check_rows(typed, _clip_checks(typed, called), source=str(path), key="clip_id")
     rejections += refused
     texts, conflicts = _label_texts(rows)
     rejections += conflicts
@@ -116,7 +116,7 @@ def find_table(data_dir: Path) -> Path:
     tables = sorted(
         path
         for path in data_dir.iterdir()
-        if path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        if path.is_file() and path.suffix.lower() in OWN_SUFFIXES and not path.name.startswith(".")
     )
     chosen = tables if len(tables) == 1 else [path for path in tables if path.stem == TABLE_STEM]
     if not tables:
@@ -132,22 +132,22 @@ def find_table(data_dir: Path) -> Path:
 def _aliases(columns: list[str]) -> dict[str, str]:
     """The columns that are called as in a table of moments to index; of two names for one, the first."""
     found: dict[str, str] = {}
-    for old, new in ALIASES.items():
+    for old, new in OWN_ALIASES.items():
         if old in columns and new not in columns and new not in found.values():
             found[old] = new
     return found
 
 
-def _typed(table: pl.DataFrame) -> pl.DataFrame:
+def _typed_clips(table: pl.DataFrame) -> pl.DataFrame:
     split = pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES))
-    typed = with_times(table, REQUIRED, OPTIONAL).with_columns(split=split)
+    typed = with_times(table, OWN_COLUMNS, OWN_EXTRAS).with_columns(split=split)
     if "clip_id" in table.columns:
         return typed
-    names = [moment_name(*row) for row in typed.select("video_id", *TIMES).iter_rows()]
+    names = [moment_name(*row) for row in typed.select("video_id", *SPAN).iter_rows()]
     return typed.with_columns(clip_id=pl.Series(names, dtype=pl.String))
 
 
-def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
+def _clip_checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
     wordless = pl.lit(not _knows_labels(rows)) & ~pl.coalesce("description", "label").str.contains(r"\p{L}")
     is_split = pl.col("split").is_in(SPLITS, nulls_equal=True)
     if rows["split"].null_count() == len(rows):
@@ -157,7 +157,7 @@ def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]
             is_empty(name) for name in ("clip_id", "video_id", "label")
         ),
         "label without words; describe it in a description column": wordless,
-        **time_checks(TIMES),
+        **time_checks(SPAN),
         f"unknown split; it is {', '.join(SPLITS)}, in every row or in none": ~is_split,
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }
@@ -174,13 +174,7 @@ def _label_texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
     if _knows_labels(rows):
         known = descriptions()
         texts = {label: known[label] for label in rows["label"].unique().sort()}
-        label, text = next(iter(texts.items()))
-        logger.warning(
-            "All labels are ids of TF-CoVR, so its texts are taken (%r is %r); if they are labels of your own, add a "
-            "description column",
-            label,
-            text,
-        )
+        _warn_of_known_labels(*next(iter(texts.items())))
         return texts, []
     first = rows.drop_nulls("description").unique("label", keep="first", maintain_order=True)
     given_texts = dict(first.select("label", "description").iter_rows())
@@ -194,9 +188,20 @@ def _label_texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
             clip_id,
         )
         for clip_id, label, text in given.select("clip_id", "label", "description").iter_rows()
-        if reading(text) != reading(texts[label])
+        if folded_text(text) != folded_text(texts[label])
     ]
     return texts, conflicts
+
+
+@cache
+def _warn_of_known_labels(label: str, text: str) -> None:
+    """Once in a process, which may read a table several times."""
+    logger.warning(
+        "All labels are ids of TF-CoVR, so its texts are taken (%r is %r); if they are labels of your own, add a "
+        "description column",
+        label,
+        text,
+    )
 
 
 def split_clips(
@@ -280,13 +285,13 @@ def _with_videos(
             json.dumps(row),
             row["clip_id"],
         )
-        for row in unusable.select("clip_id", "video_id", *TIMES, "label", "split", "missing").iter_rows(named=True)
+        for row in unusable.select("clip_id", "video_id", *SPAN, "label", "split", "missing").iter_rows(named=True)
     ]
     present = joined.filter(pl.col("missing").is_null()).drop("missing")
     if present.is_empty():
         raise ValueError(f"none of {len(joined)} clips has its video; the first: {rejections[0].reason}")
     late = pl.col("end_seconds") > pl.col("duration") + DURATION_TOLERANCE_SECONDS
     check = {"span outside the video; correct it, or give the whole video": late.fill_null(False)}
-    accepted, refused = judge(present, check, source=source, key="clip_id")
+    accepted, refused = check_rows(present, check, source=source, key="clip_id")
     coverage = f"Videos: {len(present):,} of {len(joined):,} clips ({len(present) / len(joined):.3f}) have their video."
     return accepted, rejections + refused, coverage

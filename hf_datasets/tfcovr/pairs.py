@@ -8,10 +8,10 @@ import numpy as np
 
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import character_vectors
-from hf_datasets.tfcovr.labels import Attributes, Label, load_labels, reading
+from hf_datasets.tfcovr.labels import Attributes, Label, folded_text, load_labels
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes
 
-Encoder = Callable[[list[str]], Any]
+TextEmbedder = Callable[[list[str]], Any]
 """Texts -> embeddings (n, d), of any norm."""
 
 DEFAULT_THRESHOLD = 0.6
@@ -25,7 +25,7 @@ OTHER_SPORT = "different sports: a gymnastics element is not modified into a div
 def label_pairs(
     labels: Sequence[Label] | None = None,
     *,
-    embeddings: Encoder | Any | None = None,
+    embeddings: TextEmbedder | Any | None = None,
     threshold: float = DEFAULT_THRESHOLD,
     top_n: int | None = None,
 ) -> list[LabelPair]:
@@ -54,7 +54,7 @@ def label_pairs(
 def propose_pairs(
     labels: Sequence[Label] | None = None,
     *,
-    embeddings: Encoder | Any | None = None,
+    embeddings: TextEmbedder | Any | None = None,
     threshold: float = DEFAULT_THRESHOLD,
     top_n: int | None = None,
 ) -> Iterator[LabelPair | Rejection]:
@@ -92,7 +92,7 @@ def propose_pairs(
                 yield outcome
 
 
-def similarities_of(labels: Sequence[Label], embeddings: Encoder | Any | None) -> np.ndarray:
+def similarities_of(labels: Sequence[Label], embeddings: TextEmbedder | Any | None) -> np.ndarray:
     """The similarity of every two labels as in `label_pairs`: float64 of shape (n, n)."""
     if embeddings is not None:
         return cosines(labels, embeddings)
@@ -110,7 +110,7 @@ def judge_pair(source: Label, target: Label, similarity: float) -> LabelPair | R
     """The pair with its change type, or its rejection."""
     key = f"{source.label_id}->{target.label_id}"
     raw = f"{source.description} -> {target.description}"
-    if reading(source.description) == reading(target.description):
+    if folded_text(source.description) == folded_text(target.description):
         return Rejection(SAME_TEXT, raw, key)
     if source.source != target.source:
         return Rejection(OTHER_SPORT, raw, key)
@@ -163,7 +163,7 @@ def attribute_similarities(labels: Sequence[Label]) -> np.ndarray:
     return np.array(similarities).reshape(len(labels), len(labels))
 
 
-def cosines(labels: Sequence[Label], embeddings: Encoder | Any) -> np.ndarray:
+def cosines(labels: Sequence[Label], embeddings: TextEmbedder | Any) -> np.ndarray:
     """The cosine of every two labels' embeddings: float64 of shape (n, n).
 
     Raises:
@@ -184,7 +184,7 @@ def cosines(labels: Sequence[Label], embeddings: Encoder | Any) -> np.ndarray:
     return similarities
 
 
-def text_encoder(name_or_path: str, *, batch_size: int = 64, device: str = "cpu") -> Encoder:
+def text_encoder(name_or_path: str, *, batch_size: int = 64, device: str = "cpu") -> TextEmbedder:
     """An encoder of texts from any CLIP-like text model or sentence encoder that transformers can load.
 
     Models with `get_text_features` (CLIP, SigLIP, ...) give those; any other gives the mean of its last hidden states

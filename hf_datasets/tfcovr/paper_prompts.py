@@ -37,7 +37,7 @@ SLIPS: Final = {
     "show flic-flac with 1 turn and piked salto backward.": "show flic-flac with 1 turn and picked salto backward.",
 }
 """Texts of `examples.json` that the appendix prints with a slip, where they first occur."""
-CAPTION_PROMPTS: Final[dict[Sport, str]] = {
+PAPER_CAPTION_PROMPTS: Final[dict[Sport, str]] = {
     "gymnastics": """\
 You are an expert gymnastics judge.
 

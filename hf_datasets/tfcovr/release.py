@@ -18,15 +18,15 @@ from hf_datasets.long_videos import SPLITS, Split
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
-from hf_datasets.tables import ROW, check_columns, is_empty, judge, read_table
+from hf_datasets.tables import ROW, check_columns, check_rows, is_empty, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
 
-REPOSITORY = "ucf-crcv/TF-CoVR"
+DATASET_ID = "ucf-crcv/TF-CoVR"
 FILE_PATTERNS = ("*.csv", "*.parquet")
 FILE_PREFIXES: dict[Split, tuple[str, ...]] = {"train": ("train",), "validation": ("val",), "test": ("test",)}
-RENAMES = {
+OLDER_COLUMNS = {
     "source_label": "label1",
     "target_label": "label2",
     "target_labels_modification": "modification",
@@ -41,7 +41,7 @@ VIDEO_OF_CLIP = (rf"^{CLIP_ID.pattern}$", r"^(?P<video>.+)_\d+$")
 """FineGym's clip ids, then FineDiving's: `<competition>_<instance>`."""
 
 
-def find_files(data_dir: Path) -> dict[Split, Path]:
+def find_triplet_files(data_dir: Path) -> dict[Split, Path]:
     """Find the annotation file of each split below a folder: `train*`, `val*` and `test*`, csv or Parquet.
 
     Files of the description-based baseline (`*_desc`) are ignored.
@@ -61,7 +61,7 @@ def find_files(data_dir: Path) -> dict[Split, Path]:
     if not {"train", "test"} <= files.keys():
         raise FileNotFoundError(
             f"{data_dir} holds no train*.csv and test*.csv (or .parquet) of TF-CoVR; fetch the annotation files of the "
-            f"dataset {REPOSITORY} from the Hugging Face Hub into it"
+            f"dataset {DATASET_ID} from the Hugging Face Hub into it"
         )
     return files
 
@@ -79,20 +79,20 @@ def download(token: bool | str | None = None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(snapshot_download(REPOSITORY, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
+        return Path(snapshot_download(DATASET_ID, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
         raise FileNotFoundError(
             f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files "
-            f"of the dataset {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf "
-            f"download {REPOSITORY} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
+            f"of the dataset {DATASET_ID} from the Hugging Face Hub where there is a network, for example with `hf "
+            f"download {DATASET_ID} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
         ) from None
 
 
-def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Rejection]]:
+def read_released_triplets(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Rejection]]:
     """Read the published annotations.
 
     Args:
-        data_dir: Folder of the files, see `find_files`.
+        data_dir: Folder of the files, see `find_triplet_files`.
 
     Returns:
         Split -> rows with the columns of `TRIPLET_SCHEMA`, in the order of the file; `query_label`, `change_type` and
@@ -100,16 +100,16 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
         with file and row (from 1, without the header).
 
     Raises:
-        FileNotFoundError: See `find_files`.
+        FileNotFoundError: See `find_triplet_files`.
         ValueError: A file is empty, is not UTF-8, lacks a column or has no usable row.
     """
     rows: dict[Split, pl.DataFrame] = {}
     rejections: list[Rejection] = []
-    for split, path in find_files(data_dir).items():
+    for split, path in find_triplet_files(data_dir).items():
         table, unreadable = read_table(path)
         rejections += unreadable
         table = table.rename(
-            {old: new for old, new in RENAMES.items() if old in table.columns and new not in table.columns}
+            {old: new for old, new in OLDER_COLUMNS.items() if old in table.columns and new not in table.columns}
         )
         required = TRAIN_COLUMNS if split == "train" else QUERY_COLUMNS
         rejections += check_columns(table.columns, required, source=str(path), optional=OPTIONAL_COLUMNS)
@@ -138,7 +138,7 @@ def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejec
         "own target; a clip does not answer itself": pl.col("query_video") == pl.col("target_video"),
         "duplicate triplet; the first is kept": ~pl.struct("query_video", "target_video", "text").is_first_distinct(),
     }
-    accepted, rejections = judge(table, checks, source=str(path), key="query_video")
+    accepted, rejections = check_rows(table, checks, source=str(path), key="query_video")
     rows = (
         _with_change_types(accepted)
         .with_row_index("number")
@@ -167,7 +167,7 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
         "no list of targets; fix the cell": pl.col("targets").is_null(),
         "conflicting query_id; one id is one clip with one text": same != same.first().over("query_id"),
     }
-    accepted, rejections = judge(table, checks, source=str(path), key="query_id")
+    accepted, rejections = check_rows(table, checks, source=str(path), key="query_id")
     targets = (
         accepted.select(
             "query_id", "query_video", target=pl.concat_list(pl.col("target_video").fill_null(""), "targets")
@@ -202,8 +202,8 @@ def release_clips(
     """List the clips in the published rows.
 
     Args:
-        rows: The rows of `read_release`.
-        spans: Clip id -> start and end in its long video, of `finegym.read_spans`.
+        rows: The rows of `read_released_triplets`.
+        spans: Clip id -> start and end in its long video, of `finegym.read_subaction_spans`.
 
     Returns:
         The clips of each split in the order of their ids (`RECORD_SCHEMA`), with the long video that the id names, the

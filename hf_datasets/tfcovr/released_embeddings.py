@@ -67,7 +67,7 @@ def read_embeddings(path: Path | str) -> tuple[dict[str, Tensor], str]:
     if not path.exists():
         raise FileNotFoundError(f"there are no embeddings {str(path)!r}; name a .pkl file, or a folder of .pth files")
     for clip_id, tensor in _read_folder(path, digest) if path.is_dir() else _read_pickle(path, digest):
-        pooled = _pooled(path, clip_id, tensor)
+        pooled = _clip_vector(path, clip_id, tensor)
         if clip_id in found and not torch.equal(pooled, found[clip_id]):
             other.append(clip_id)
         found.setdefault(clip_id, pooled)
@@ -88,7 +88,7 @@ def read_embeddings(path: Path | str) -> tuple[dict[str, Tensor], str]:
     return found, digest.hexdigest()
 
 
-def _pooled(path: Path, clip_id: Any, tensor: Any) -> Tensor:
+def _clip_vector(path: Path, clip_id: Any, tensor: Any) -> Tensor:
     if not isinstance(clip_id, str) or not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         raise ValueError(f"{path} has a {type(tensor).__name__} for {str(clip_id)[:80]!r}; only {{id: tensor}} is read")
     if not 1 <= tensor.ndim <= 3 or not tensor.numel():

@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import polars as pl
 
-from hf_datasets.tfcovr.labels import labels_by_id, reading
+from hf_datasets.tfcovr.labels import folded_text, labels_by_id
 
 SeenGroup = Literal["seen_to_seen", "seen_to_unseen", "unseen_to_seen", "unseen_to_unseen"]
 
@@ -25,9 +25,9 @@ def seen_groups(clips: Mapping[str, pl.DataFrame], queries: Iterable[Mapping[str
     Yields:
         The group of each query; None where a label is not known.
     """
-    texts = {label_id: reading(label.description) for label_id, label in labels_by_id().items()}
+    texts = {label_id: folded_text(label.description) for label_id, label in labels_by_id().items()}
     named = {split: part.select("label", "description").drop_nulls().unique() for split, part in clips.items()}
-    texts |= {label: reading(text) for part in named.values() for label, text in part.iter_rows()}
+    texts |= {label: folded_text(text) for part in named.values() for label, text in part.iter_rows()}
     seen = {texts[label] for label in named["train"]["label"]}
     for query in queries:
         one, other = (texts.get(query[side]) for side in ("query_label", "target_label"))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from hf_datasets.tfcovr.free_text import WORD
-from hf_datasets.tfcovr.labels import Label, reading
+from hf_datasets.tfcovr.labels import Label, folded_text
 from hf_datasets.tfcovr.pairs import kind
 
 VALIDATION_PER_TEST = 1 / 3
@@ -86,7 +86,7 @@ def hold_out_labels(
         raise ValueError(f"unseen_labels is {share}; it is a share of the labels, above 0 and below 1")
     texts: dict[str, list[Label]] = {}
     for label in labels:
-        texts.setdefault(reading(label.description), []).append(label)
+        texts.setdefault(folded_text(label.description), []).append(label)
     parts = {text: _parts_of(several[0]) for text, several in texts.items()}
     left = Counter(part for several in parts.values() for part in several)
     has_clips = set(clips.select("label", "split").iter_rows())
@@ -123,7 +123,7 @@ def hold_out_labels(
 
 def _parts_of(label: Label) -> set[Any]:
     """The words of a label, and its attributes with the family that they are of."""
-    found: set[Any] = set(WORD.findall(reading(label.description)))
+    found: set[Any] = set(WORD.findall(folded_text(label.description)))
     values = label.attributes
     if values is not None:
         found |= {(kind(values), slot.name, getattr(values, slot.name)) for slot in fields(values) if slot.compare}

@@ -90,9 +90,9 @@ def targets_per_query(queries: Rows) -> pl.Series:
     return _frame(queries, "target_clip_ids")["target_clip_ids"].list.len().cast(pl.Int64).alias("targets")
 
 
-def text_lengths(rows: Rows) -> pl.Series:
+def modification_lengths(rows: Rows) -> pl.Series:
     """Words of each row's modification text once numbers are spelled out; 2 to 19, 6.11 on average in the paper."""
-    return _words(rows)["words"].list.len().cast(pl.Int64).alias("words")
+    return _modification_words(rows)["words"].list.len().cast(pl.Int64).alias("words")
 
 
 def durations(clips: Rows) -> pl.Series:
@@ -111,7 +111,7 @@ def counts_of(rows: Mapping[str, Rows], clips: Rows) -> dict[str, dict[str, floa
     found: dict[str, dict[str, float]] = {split: {"rows": len(data)} for split, data in rows.items()}
     if "test" in rows:
         found["test"]["targets_mean"] = summarise_values(targets_per_query(rows["test"])).mean
-    words = summarise_values(pl.concat([text_lengths(data) for data in rows.values()]))
+    words = summarise_values(pl.concat([modification_lengths(data) for data in rows.values()]))
     found["texts"] = {f"words_{name}": getattr(words, name) for name in ("minimum", "mean", "maximum")}
     frame = _frame(clips, "video_id", "label", "start_seconds", "end_seconds")
     for source in ("clips", "finegym", "finediving"):
@@ -131,7 +131,7 @@ def modification_lexicon(rows: Dataset) -> pl.DataFrame:
         `word` (lower case, numbers spelled out), `texts` (rows that contain it) and `share` of the rows, in (0, 1].
         Function words such as "with" are left out.
     """
-    words = _words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
+    words = _modification_words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
     counted = words.filter(~pl.col("words").is_in(list(FUNCTION_WORDS))).group_by(word="words").len("texts")
     return counted.with_columns(share=pl.col("texts") / len(rows)).sort("texts", "word", descending=[True, False])
 
@@ -161,7 +161,7 @@ def plot_targets_per_query(queries: Dataset) -> Figure:
 
 def plot_text_lengths(rows: Dataset) -> Figure:
     """Draw how many modification texts have how many words."""
-    return _plot_counts(text_lengths(rows), "words per modification text", "texts")
+    return _plot_counts(modification_lengths(rows), "words per modification text", "texts")
 
 
 def plot_durations(clips: Dataset) -> Figure:
@@ -221,7 +221,7 @@ def _frame(dataset: Rows, *columns: str) -> pl.DataFrame:
     return cast(pl.DataFrame, pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:]))
 
 
-def _words(rows: Rows) -> pl.DataFrame:
+def _modification_words(rows: Rows) -> pl.DataFrame:
     texts = _frame(rows, "modification_text")
     # A text belongs to a pair of labels, so there are few distinct ones.
     distinct = texts.unique(maintain_order=True)

@@ -116,7 +116,7 @@ def cache_folder(
 ) -> Path:
     """Where the frames of these clips are kept below `folder`."""
     rule = [] if spread == "middles" else [spread]
-    content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size, *rule])
+    content = json.dumps([[clip_fingerprint(clip) for clip in clips], num_frames, size, *rule])
     return folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
@@ -230,7 +230,7 @@ def decode_into(
         file.finish(failures)
 
 
-def fingerprint(clip: ClipRow) -> list[Any]:
+def clip_fingerprint(clip: ClipRow) -> list[Any]:
     """What identifies the pixels of a clip: its file as it is now, and its span."""
     path = Path(clip["video"]) if clip["video"] else None
     try:

@@ -129,7 +129,7 @@ class VideoReaderPool:
         reader: Callable[..., VideoFrames] = read_frames,
         spread: Spread = "middles",
     ) -> None:
-        self.num_workers = _available_cores() if num_workers is None else num_workers
+        self.num_workers = available_cores() if num_workers is None else num_workers
         counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
         if self.num_workers < 0 or min(counts, default=0) < 1 or not timeout_seconds > 0:
             raise ValueError(
@@ -394,7 +394,8 @@ def unreadable(
         return {key: read.reason for key, read in pool.read(requests) if isinstance(read, VideoFailure)}
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -40,7 +40,7 @@ class VideoLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class FrameSpan:
     """The frames of a stretch of a video: `keys` in presentation order, and how much of it is missing."""
 
     keys: tuple[int, ...]
@@ -91,7 +91,7 @@ class OpenVideo:
         self.tick = Fraction(stream.time_base)
         self.origin = self._start_of_container()
         self._keyframes: list[int] = []
-        self._whole: Span | None = None
+        self._whole: FrameSpan | None = None
         self._sequence: tuple[int, Iterator[tuple[int, av.VideoFrame]]] | None = None  # see `decode_on`
         # AVI stores decoding times and MPEG-PS only some times; with B-frames the others would be guesses.
         self._by_number = self.format in {"avi", "mpeg"} and self._codec.has_b_frames
@@ -184,7 +184,7 @@ class OpenVideo:
     def _key_shown_at(self, seconds: float) -> int:
         return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self.origin) / self.tick)
 
-    def span(self, start_seconds: float | None, end_seconds: float | None) -> Span:
+    def span(self, start_seconds: float | None, end_seconds: float | None) -> FrameSpan:
         """The frames presented in `[start_seconds, end_seconds)`; None is the beginning or the end of the video.
 
         A span that falls between two frames gives the frame on display.
@@ -210,7 +210,7 @@ class OpenVideo:
             self._whole = span
         return span
 
-    def _scan(self, start_seconds: float | None, end_seconds: float | None) -> Span | None:
+    def _scan(self, start_seconds: float | None, end_seconds: float | None) -> FrameSpan | None:
         """Timestamps of the packets of a span, without decoding; None where the container has none to trust."""
         start = None if start_seconds is None else self._key_at(start_seconds)
         end = None if end_seconds is None else self._key_at(end_seconds)
@@ -232,36 +232,36 @@ class OpenVideo:
         if not keys and start is not None:
             keys = times[max(bisect_right(times, start) - 1, 0) :][:1]  # the frame on display
         if not reached_end or not times:
-            return Span(tuple(keys), 0.0)
+            return FrameSpan(tuple(keys), 0.0)
         frame = durations[times[-1]] * self.tick
         end_of_video = self.seconds(times[-1]) + frame
         if start_seconds is not None and start_seconds + TOLERANCE_SECONDS >= end_of_video:
             keys = []
-        return Span(tuple(keys), self._missing(end_of_video, end_seconds, frame))
+        return FrameSpan(tuple(keys), self._missing(end_of_video, end_seconds, frame))
 
     def _missing(self, last: float, end_seconds: float | None, frame_seconds: Fraction) -> float:
         wanted = self.promised_seconds if end_seconds is None else end_seconds
         return wanted - last if wanted - last > frame_seconds else 0.0
 
-    def _count(self, start_seconds: float | None, end_seconds: float | None) -> Span:
+    def _count(self, start_seconds: float | None, end_seconds: float | None) -> FrameSpan:
         """The frames of a span where there are no timestamps: the whole file is decoded once and counted."""
         if self._whole is None:
             number = sum(1 for _ in self._in_order())
             missing = self._missing(self.seconds(number), None, 1 / self.frame_rate)
-            self._whole = Span(tuple(range(number)), missing)
+            self._whole = FrameSpan(tuple(range(number)), missing)
         number = len(self._whole.keys)
         start = 0 if start_seconds is None else min(self._key_at(start_seconds), number)
         end = number if end_seconds is None else min(self._key_at(end_seconds), number)
         keys = range(start, end) or range(max(start - 1, 0), start if start < number else 0)
         missing = self._missing(self.seconds(number), end_seconds, 1 / self.frame_rate)
-        return Span(tuple(keys), missing if end == number else 0.0)
+        return FrameSpan(tuple(keys), missing if end == number else 0.0)
 
-    def decodable(self, span: Span) -> Span:
+    def decodable(self, span: FrameSpan) -> FrameSpan:
         """The span without the frames that the container lists but the decoder does not return."""
         found = {key for key, _ in self.decode(span.keys, thorough=True)}
         keys = tuple(key for key in span.keys if key in found)
         lost_seconds = float((len(span.keys) - len(keys)) / self.frame_rate)
-        kept = Span(keys, span.missing_seconds + lost_seconds)
+        kept = FrameSpan(keys, span.missing_seconds + lost_seconds)
         self._whole = kept if self._whole is span else self._whole
         return kept
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .backends import Backend, open_video, pixels_of, pyav_pixels
 from .failures import VideoError
-from .pyav import Span, VideoLimits
+from .pyav import FrameSpan, VideoLimits
 from .resizing import resize, resized_size
 from .timeline import Timeline
 
@@ -153,7 +153,7 @@ def _read(
         if spread == "seconds":
             timeline = Timeline.of(video, start_seconds, end_seconds)
             bounds = start_seconds or 0.0, timeline.end_seconds if end_seconds is None else end_seconds
-            span = Span(tuple(timeline.shown(*bounds).tolist()), span.missing_seconds)
+            span = FrameSpan(tuple(timeline.shown(*bounds).tolist()), span.missing_seconds)
             displayed = timeline.displayed(span.keys, *bounds)
         read = partial(pixels_of, video, backend=backend)
         if display:

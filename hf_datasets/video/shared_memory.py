@@ -48,7 +48,7 @@ class PixelFolder:
                 return
             # Another program's sweep can come before the lock.
             with suppress(BlockingIOError, FileNotFoundError):
-                self._lock = _locked(self.path)
+                self._lock = _lock_folder(self.path)
                 return
 
     @property
@@ -64,7 +64,7 @@ class PixelFolder:
             self._lock = None
 
 
-def _locked(folder: Path) -> int | None:
+def _lock_folder(folder: Path) -> int | None:
     # The open folder, locked; None where the file system has no locks: then no other program can lock it either.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -82,6 +82,6 @@ def _locked(folder: Path) -> int | None:
 def _sweep(base: Path, prefix: str) -> None:
     for folder in base.glob(f"{prefix}*"):
         with suppress(OSError):  # in use, another user's, or gone by now
-            if (descriptor := _locked(folder)) is not None:
+            if (descriptor := _lock_folder(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(descriptor)

@@ -103,12 +103,12 @@ class Sound:
                 )
                 if first < stop:
                     place = start + Fraction(first, frame.sample_rate) - Fraction(begin_seconds)
-                    yield _part(frame, first, stop, round(place * frame.sample_rate))
+                    yield _cut_samples(frame, first, stop, round(place * frame.sample_rate))
                 elif start >= end_seconds:
                     return
 
 
-def _part(frame: "av.AudioFrame", first: int, stop: int, pts: int) -> "av.AudioFrame":
+def _cut_samples(frame: "av.AudioFrame", first: int, stop: int, pts: int) -> "av.AudioFrame":
     """Some samples of a frame at another time."""
     import av
 

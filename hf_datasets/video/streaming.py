@@ -11,15 +11,16 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset, Video
 
+from hf_datasets.sharding import MAX_SHARDS
+
 from .failures import VideoError
 from .pool import VideoFailure, VideoReaderPool, VideoRequest
 from .reading import VideoFrames
 from .shared_memory import PixelFolder
 from .store import VIDEO_EXTENSIONS
 
-CLIPS_PER_READ = 16
+CLIPS_IN_MEMORY = 16
 """Clips whose frames are in memory at once; more would wait in vain."""
-MAX_SHARDS = 16
 
 
 def stream_clips(
@@ -129,7 +130,7 @@ class ClipReader:
             VideoError: It has clips but no file.
         """
         (video_id,), (video,) = batch["video_id"], batch["video"]
-        firsts = list(range(0, len(self.clips.get(video_id, ())), CLIPS_PER_READ))
+        firsts = list(range(0, len(self.clips.get(video_id, ())), CLIPS_IN_MEMORY))
         file = self._file(video_id, video) if firsts else None
         return {"video_id": [video_id] * len(firsts), "file": [file] * len(firsts), "first": firsts}
 
@@ -152,7 +153,7 @@ class ClipReader:
             VideoError: A clip does not decode.
         """
         (video_id,), (file,), (first,) = batch["video_id"], batch["file"], batch["first"]
-        clips, path = self.clips[video_id][first : first + CLIPS_PER_READ], str(file)
+        clips, path = self.clips[video_id][first : first + CLIPS_IN_MEMORY], str(file)
         spans = [(clip["start_seconds"], clip["end_seconds"]) for clip in clips]
         found = self._own.read(VideoRequest(place, path, *span) for place, span in enumerate(spans))
         frames = []

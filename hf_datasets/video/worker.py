@@ -75,7 +75,7 @@ def _supervise(program: int, answers: Any, serve: Callable[[], None]) -> None:
         alive, held_by_child = os.pipe()  # closed by the kernel when the child ends
         if not (child := os.fork()):
             with suppress(BrokenPipeError):
-                _end_with(worker)
+                _end_with_worker(worker)
                 serve()
             os._exit(0)
         os.close(held_by_child)
@@ -103,7 +103,7 @@ def _outlasts(program: int, alive: int) -> bool:
     return False
 
 
-def _end_with(worker: int) -> None:
+def _end_with_worker(worker: int) -> None:
     # On Linux the kernel ends the reader with its worker; elsewhere a reader that hangs has until its time limit.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

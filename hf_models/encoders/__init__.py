@@ -18,7 +18,14 @@ from hf_models.encoders.dual_encoders import (
 )
 from hf_models.encoders.estimates import Estimate
 from hf_models.encoders.language_models import GMEEncoder, LanguageModelEncoder
-from hf_models.encoders.loading import ENCODERS, estimate, load_encoder, load_sentence_transformer, short_name
+from hf_models.encoders.loading import (
+    ENCODERS,
+    estimate,
+    load_encoder,
+    load_sentence_transformer,
+    short_name,
+    short_names,
+)
 from hf_models.encoders.modeling_blip_composed import BlipForComposedRetrieval
 from hf_models.encoders.protocol import Encoder, pooled
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -45,4 +52,5 @@ __all__ = [
     "load_sentence_transformer",
     "pooled",
     "short_name",
+    "short_names",
 ]

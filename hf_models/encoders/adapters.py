@@ -27,7 +27,7 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
     Raises:
         ValueError: It was trained on another model, or its weights are not all there.
     """
-    check_base(read_adapter(adapter).base_model_name_or_path, adapter, name_or_path)
+    check_base_name(read_adapter(adapter).base_model_name_or_path, adapter, name_or_path)
     with opening(adapter, checked=True):
         try:
             model.load_adapter(adapter)
@@ -97,7 +97,7 @@ def check_whole(wanted: Iterable[str], adapter: str) -> None:
         )
 
 
-def check_base(base: str | None, adapter: str, name_or_path: str) -> None:
+def check_base_name(base: str | None, adapter: str, name_or_path: str) -> None:
     """Refuse an adapter of another model.
 
     Args:
@@ -131,7 +131,7 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
     if config.get("model_type") != LayerHeadConfig.model_type:
         return None
     base = config.get("base_model_name_or_path")
-    check_base(base, adapter, name_or_path)
+    check_base_name(base, adapter, name_or_path)
     if not getattr(kind, "has_layers", False):
         raise ValueError(
             f"{adapter} is a head over the layers of a language model, and {name_or_path} embeds otherwise; "

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoImageProcessor
 
 from hf_models.checkpoints import opening
 from hf_models.encoders.adapters import is_adapter, with_adapter
-from hf_models.encoders.protocol import Encoder, Usage, unit
+from hf_models.encoders.protocol import Encoder, Usage, unit_rows
 from hf_models.fingerprints import weights_fingerprint
 
 
@@ -68,7 +68,7 @@ class AIMEncoder(Encoder):
         pixels = self.videos(frames)["pixel_values"]
         other = pixels.shape[1] != self.model.config.num_frames
         embeds = self.model(pixels, interpolate_temporal=other).pooler_output
-        return unit(embeds if self.clip is None else self.clip.model.visual_projection(embeds))
+        return unit_rows(embeds if self.clip is None else self.clip.model.visual_projection(embeds))
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`.

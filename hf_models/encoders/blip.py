@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hf_models.encoders.dual_encoders import AVERAGE
-from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
+from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit_rows
 
 COVR_FRAMES = 15
 """Frames of a target in CoVR and TF-CoVR."""
@@ -47,7 +47,7 @@ class BlipEncoder(Encoder):
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`."""
         states = self.model.text_encoder(**self.tokens(texts)).last_hidden_state
-        return unit(self.model.text_proj(states[:, 0]))
+        return unit_rows(self.model.text_proj(states[:, 0]))
 
     def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`, in the space of `encode_video`."""
@@ -60,7 +60,7 @@ class BlipEncoder(Encoder):
         states = self.model.text_encoder(
             **tokens, encoder_hidden_states=seen, encoder_attention_mask=mask
         ).last_hidden_state
-        return unit(self.model.text_proj(states[:, 0]))
+        return unit_rows(self.model.text_proj(states[:, 0]))
 
     @property
     def enc_token_id(self) -> int:
@@ -133,7 +133,7 @@ class Blip2Encoder(Encoder):
             encoder_hidden_states=seen,
             encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
         ).last_hidden_state
-        embeds = unit(model.vision_projection(output.to(model.vision_projection.weight.dtype)))
+        embeds = unit_rows(model.vision_projection(output.to(model.vision_projection.weight.dtype)))
         return mean_over_frames(embeds if self.pooling == "max" else embeds.mean(1), frames)
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
@@ -142,7 +142,7 @@ class Blip2Encoder(Encoder):
         embeds = model.embeddings(input_ids=tokens["input_ids"])
         output = model.qformer(query_embeds=embeds, query_length=0, attention_mask=tokens["attention_mask"])
         first = output.last_hidden_state[:, 0].to(model.text_projection.weight.dtype)
-        return unit(model.text_projection(first))
+        return unit_rows(model.text_projection(first))
 
     def embeds(self, rows: Tensor) -> Tensor:
         """The rows, where they are single vectors.

@@ -24,7 +24,7 @@ from .configuration_clip_resnet import CLIPResNetConfig, CLIPResNetVisionConfig
 from .modeling_clip_resnet import CLIPResNetModel, CLIPResNetVisionModel
 
 NOT_READ = r".*\.num_batches_tracked|input_resolution|context_length|vocab_size|attn_mask"
-WIDTH_OF_HEAD = 64
+CLIP_HEAD_WIDTH = 64
 REDUCTION = 32
 """Pixels of a side that become one."""
 
@@ -59,7 +59,7 @@ def convert(checkpoint: Path, architecture: str = "resnet50_clip") -> CLIPResNet
         hidden_size=width,
         intermediate_size=4 * width,
         num_hidden_layers=len(numbers),
-        num_attention_heads=max(1, width // WIDTH_OF_HEAD),
+        num_attention_heads=max(1, width // CLIP_HEAD_WIDTH),
         projection_dim=size,
         bos_token_id=vocab_size - 2,
         eos_token_id=vocab_size - 1,

@@ -20,7 +20,7 @@ from transformers import AutoProcessor, BlipConfig, BlipForImageTextRetrieval, B
 from hf_models.atomic_files import new_folder
 from hf_models.checkpoints import load_weights, make_config, read_checkpoint, renamed, size_of
 
-WIDTH_OF_HEAD = 64  # in both towers of BLIP's base and large
+BLIP_HEAD_WIDTH = 64  # in both towers of BLIP's base and large
 ONLY_FOR_TRAINING = (
     r"(module\.)?((visual_encoder|text_encoder|vision_proj|text_proj)_m\..*|(image|text|idx)_queue|(queue_)?ptr(_queue)?"
     r"|temp|text_encoder\.embeddings\.position_ids)"
@@ -50,7 +50,7 @@ def count_layers(weights: dict[str, Tensor], start: str) -> int:
     return len(numbers)
 
 
-def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
+def infer_blip_config(weights: dict[str, Tensor]) -> BlipConfig:
     """Read the architecture from the shapes of weights that have the names of transformers.
 
     Raises:
@@ -61,8 +61,8 @@ def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
     patches = size_of(weights, "vision_model.embeddings.position_embedding", 1, 3) - 1
     patch_size = size_of(weights, "vision_model.embeddings.patch_embedding.weight", 3, 4)
     hidden = size_of(weights, "text_encoder.embeddings.word_embeddings.weight", 1, 2)
-    if width % WIDTH_OF_HEAD or hidden % WIDTH_OF_HEAD:
-        raise ValueError(f"BLIP's heads are {WIDTH_OF_HEAD} wide, which {width} and {hidden} are no multiples of")
+    if width % BLIP_HEAD_WIDTH or hidden % BLIP_HEAD_WIDTH:
+        raise ValueError(f"BLIP's heads are {BLIP_HEAD_WIDTH} wide, which {width} and {hidden} are no multiples of")
     if math.isqrt(patches) ** 2 != patches or not patches:
         raise ValueError(f"the image has {patches} patches, which make no square")
     return make_config(
@@ -71,7 +71,7 @@ def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
             "hidden_size": width,
             "intermediate_size": size_of(weights, f"{vision}0.mlp.fc1.bias", 0, 1),
             "num_hidden_layers": count_layers(weights, vision),
-            "num_attention_heads": width // WIDTH_OF_HEAD,
+            "num_attention_heads": width // BLIP_HEAD_WIDTH,
             "image_size": math.isqrt(patches) * patch_size,
             "patch_size": patch_size,
             "layer_norm_eps": 1e-6,
@@ -82,7 +82,7 @@ def infer_config(weights: dict[str, Tensor]) -> BlipConfig:
             "encoder_hidden_size": width,
             "intermediate_size": size_of(weights, f"{text}0.intermediate.dense.bias", 0, 1),
             "num_hidden_layers": count_layers(weights, text),
-            "num_attention_heads": hidden // WIDTH_OF_HEAD,
+            "num_attention_heads": hidden // BLIP_HEAD_WIDTH,
             "max_position_embeddings": size_of(weights, "text_encoder.embeddings.position_embeddings.weight", 0, 2),
             "is_decoder": True,
         },
@@ -105,7 +105,7 @@ def convert(checkpoint: Path) -> BlipForImageTextRetrieval:
     """
     given = read_checkpoint(checkpoint, skip=ONLY_FOR_TRAINING)
     weights = {renamed(name, RENAMES): value for name, value in given.items()}
-    config = infer_config(weights)
+    config = infer_blip_config(weights)
     if not any(name.startswith("itm_head.") for name in weights):
         weights |= {
             "itm_head.weight": torch.zeros(2, size_of(weights, "text_proj.weight", 1, 2)),

@@ -23,7 +23,7 @@ from hf_models.checkpoints import make_config, read_checkpoint, renamed, size_of
 from .configuration_mmembed import MMEmbedConfig
 from .modeling_mmembed import MMEmbedModel
 
-COUNTERS = r".*\.position_ids|.*\.inv_freq"
+COMPUTED_BUFFERS = r".*\.position_ids|.*\.inv_freq"
 RENAMES = (
     (r"^vision_tower\.vision_model\.", "vision_tower."),
     (r"^latent_attention_model\.", "latent_attention."),
@@ -42,7 +42,7 @@ LLM_FIELDS |= {"max_position_embeddings", "rms_norm_eps", "hidden_act"}
 RETRIEVER = "nvidia/NV-Embed-v1"
 
 
-def read_config(folder: Path, retriever: str, weights: dict[str, Tensor]) -> MMEmbedConfig:
+def read_mmembed_config(folder: Path, retriever: str, weights: dict[str, Tensor]) -> MMEmbedConfig:
     """The configuration of a released folder and of the text embedder that it was built from.
 
     Raises:
@@ -83,9 +83,9 @@ def convert(folder: Path, retriever: str = RETRIEVER) -> MMEmbedModel:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(f"there are no safetensors in {str(folder)!r}; name the downloaded folder of nvidia/MM-Embed")
-    read = [read_checkpoint(path, skip=COUNTERS) for path in files]
+    read = [read_checkpoint(path, skip=COMPUTED_BUFFERS) for path in files]
     weights = {renamed(name, RENAMES): weight for part in read for name, weight in part.items()}
-    config = read_config(folder, retriever, weights)
+    config = read_mmembed_config(folder, retriever, weights)
     config.dtype = weights["latent_attention.latents"].dtype
     with torch.device("meta"):  # half of what a second copy in memory would need
         model = MMEmbedModel(config)

@@ -19,7 +19,7 @@ from hf_models.encoders.protocol import (
     mean_of,
     mean_over_frames,
     pooled,
-    unit,
+    unit_rows,
 )
 
 IMAGE_FRAMES = 12
@@ -32,12 +32,12 @@ class DotProductEncoder(Encoder):
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`."""
-        return unit(pooled(self.model.get_text_features(**self.tokens(texts))))
+        return unit_rows(pooled(self.model.get_text_features(**self.tokens(texts))))
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
         features = self.model.get_video_features(**self.videos(frames))
-        return unit(pooled(features).flatten(1))
+        return unit_rows(pooled(features).flatten(1))
 
 
 class VideoPrismEncoder(DotProductEncoder):
@@ -57,7 +57,7 @@ class VideoPrismEncoder(DotProductEncoder):
         """Unit-norm `(B, D)`; all videos have as many frames."""
         other = len(frames[0]) != self.model.config.vision_config.num_frames if len(frames) else False
         features = self.model.get_video_features(**self.videos(frames), interpolate_pos_encoding=other)
-        return unit(pooled(features).flatten(1))  # (B, 1, D)
+        return unit_rows(pooled(features).flatten(1))  # (B, 1, D)
 
 
 class VidCLIPEncoder(DotProductEncoder):
@@ -116,7 +116,7 @@ class VidCLIPEncoder(DotProductEncoder):
             return super().encode_video(frames)
         frame_tokens = self.model.get_frame_tokens(**self.videos(frames))
         embeds, seen = self.model.pool_frame_tokens(frame_tokens), self.model.get_video_tokens(frame_tokens)
-        return torch.cat([unit(embeds), seen.flatten(1).float()], dim=1)
+        return torch.cat([unit_rows(embeds), seen.flatten(1).float()], dim=1)
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`; by likelihood each followed by its token ids, -1 for padding.
@@ -131,7 +131,7 @@ class VidCLIPEncoder(DotProductEncoder):
             raise ValueError("a text is empty, so it has no likelihood; leave empty texts out")
         ids = tokens["input_ids"].masked_fill(tokens["attention_mask"] == 0, -1)
         missing = self.model.config.text_config.max_position_embeddings - ids.shape[1]
-        embeds = unit(self.model.get_text_features(**tokens))
+        embeds = unit_rows(self.model.get_text_features(**tokens))
         return torch.cat([embeds, F.pad(ids, (0, missing), value=-1).to(embeds)], dim=1)
 
     def embeds(self, rows: Tensor) -> Tensor:
@@ -224,12 +224,12 @@ class XCLIPEncoder(DotProductEncoder):
         """Texts `(N, D)` as a video `(1 + patches, D)` prompts them, unit-norm."""
         dtype = self.model.prompts_visual_projection.dtype
         prompts = self.model.prompts_generator(texts[None].to(dtype), video[None, 1:].to(dtype))
-        return unit(texts + prompts[0])
+        return unit_rows(texts + prompts[0])
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
         """Cosines `(B, N)`."""
         videos, texts = videos.to(self.model.device), texts.to(self.model.device)
-        rows = [self.prompted(texts, video) @ unit(video[0]) for video in videos]
+        rows = [self.prompted(texts, video) @ unit_rows(video[0]) for video in videos]
         return torch.stack(rows).cpu()
 
     def embeds(self, rows: Tensor) -> Tensor:
@@ -287,7 +287,7 @@ class LanguageBindEncoder(DotProductEncoder):
         """Unit-norm `(B, D)`."""
         check_videos(frames, self.fixed_frames(self.model.config))
         pixel_values = self.images(frames)["pixel_values"].unflatten(0, (len(frames), -1))
-        return unit(pooled(self.model.get_video_features(pixel_values)))
+        return unit_rows(pooled(self.model.get_video_features(pixel_values)))
 
 
 class VideoOnlyEncoder(Encoder):
@@ -315,7 +315,7 @@ class VideoOnlyEncoder(Encoder):
         lacking = [-len(video) % self.model.config.tubelet_size for video in frames]
         whole = [torch.cat([video, video[-1:].expand(n, -1, -1, -1)]) for video, n in zip(frames, lacking, strict=True)]
         pixel_values = self.videos(whole)["pixel_values_videos"]
-        return unit(self.model.get_vision_features(pixel_values).mean(1))
+        return unit_rows(self.model.get_vision_features(pixel_values).mean(1))
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:  # noqa: ARG002 it is refused
         """Refuse texts.

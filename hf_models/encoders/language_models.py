@@ -14,7 +14,7 @@ from transformers.video_utils import VideoMetadata
 
 from hf_models.encoders.estimates import PROMPTS_AT_ONCE
 from hf_models.encoders.modeling_layer_head import LayerHead, check_layers
-from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
+from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit_rows
 from hf_models.fingerprints import weights_fingerprint
 
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
@@ -185,8 +185,8 @@ class LanguageModelEncoder(Encoder):
         last = given["attention_mask"].sum(1) - 1
         place = torch.arange(len(last), device=last.device)
         if self.layers is None:
-            return unit(output.last_hidden_state[place, last])
-        return unit(torch.stack([output.hidden_states[layer][place, last] for layer in self.layers], 1))
+            return unit_rows(output.last_hidden_state[place, last])
+        return unit_rows(torch.stack([output.hidden_states[layer][place, last] for layer in self.layers], 1))
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """Refuse texts that would break a prompt apart.

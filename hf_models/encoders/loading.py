@@ -1,7 +1,7 @@
 """Encoders from a folder or the Hub: the family is recognized by the configuration, and nothing loads by halves."""
 
-import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -378,20 +378,10 @@ def try_out(encoder: Any, name_or_path: str) -> None:
             raise ValueError(f"{name_or_path} gives embeddings that are not finite; copy it again")
 
 
-def no_report(record: logging.LogRecord) -> bool:
-    """Whether a message is not transformers' report on loading."""
-    return "LOAD REPORT" not in record.getMessage()
-
-
 def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
     """A model all of whose weights are in its files; see `open_whole`."""
-    logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(no_report)  # it warns of a language head that no encoder needs
-    cure = f"it was saved for another task or not to its end. A whole one: {kind.usage.source}"
-    try:
-        return open_whole(getattr(transformers, kind.model_class), name_or_path, cure=cure, config=config)
-    finally:
-        logger.removeFilter(no_report)
+    cure = f"it was saved for another task, by an earlier version or not to its end. A whole one: {kind.usage.source}"
+    return open_whole(getattr(transformers, kind.model_class), name_or_path, cure=cure, config=config)
 
 
 def is_sentence_transformer(name_or_path: str) -> bool:
@@ -430,3 +420,15 @@ def short_name(name_or_path: str) -> str:
     """What a model is called in tables: the folder above `model`, or the name on the Hub."""
     path = Path(name_or_path)
     return path.parent.name if path.name == "model" else path.name
+
+
+def short_names(models: Iterable[str]) -> dict[str, str]:
+    """Models by what they are called in tables: a short name, or all of it where two would be called the same.
+
+    Example:
+        >>> short_names(["outputs/stage2/model", "a/clip", "b/clip"])
+        {'stage2': 'outputs/stage2/model', 'a/clip': 'a/clip', 'b/clip': 'b/clip'}
+    """
+    short = {model: short_name(model) for model in models}
+    several = Counter(short.values())
+    return {model if several[name] > 1 else name: model for model, name in short.items()}

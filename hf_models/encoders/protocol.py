@@ -149,7 +149,7 @@ class Encoder:
 
     def see(self, frames: Sequence[Tensor]) -> Tensor:
         """What is computed once of a video that stands in a gallery and in queries: see `target` and `query_of`."""
-        return unit(self.encode_video(frames))
+        return unit_rows(self.encode_video(frames))
 
     def target(self, seen: Tensor) -> Tensor:
         """Unit-norm `(B, D)` of videos that `see` has seen."""
@@ -213,7 +213,7 @@ class Encoder:
 
     def scaled(self, rows: Tensor) -> Tensor:
         """Rows of length 1, float32, unless their length counts in a search."""
-        return rows.float() if self.similarity == "dot" else unit(rows)
+        return rows.float() if self.similarity == "dot" else unit_rows(rows)
 
     def count_tokens(self, text: str) -> tuple[int, int | None]:
         """How many tokens a text has, and the most that the model reads; None where that is unknown."""
@@ -229,7 +229,7 @@ class Encoder:
 
     def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
         """Similarities `(queries, videos)`, here cosines; higher fits better."""
-        return unit(queries) @ unit(self.embeds(videos)).T
+        return unit_rows(queries) @ unit_rows(self.embeds(videos)).T
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids of texts, padded on the right, cut to the longest that the model reads.
@@ -276,7 +276,7 @@ class Encoder:
         return value.to(self.model.device, dtype if value.is_floating_point() else None)
 
 
-def unit(rows: Tensor) -> Tensor:
+def unit_rows(rows: Tensor) -> Tensor:
     """Rows scaled to length 1, float32 whatever the model computes in."""
     return F.normalize(rows.float(), dim=-1)
 
@@ -288,7 +288,7 @@ def mean_of(*parts: Tensor) -> Tensor:
         >>> mean_of(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 0.5]])).tolist()
         [[0.70710..., 0.70710...]]
     """
-    return unit(torch.stack([unit(part) for part in parts]).mean(0))
+    return unit_rows(torch.stack([unit_rows(part) for part in parts]).mean(0))
 
 
 def mean_over_frames(embeds: Tensor, frames: Sequence[Tensor]) -> Tensor:
@@ -298,8 +298,8 @@ def mean_over_frames(embeds: Tensor, frames: Sequence[Tensor]) -> Tensor:
         embeds: `(frames of all videos, ..., D)`.
         frames: The videos, of which only the number of frames counts.
     """
-    parts = unit(embeds).split([len(video) for video in frames])
-    return unit(torch.stack([part.mean(0) for part in parts]))
+    parts = unit_rows(embeds).split([len(video) for video in frames])
+    return unit_rows(torch.stack([part.mean(0) for part in parts]))
 
 
 def check_videos(frames: Sequence[Tensor], num_frames: int | None = None) -> None:

@@ -33,9 +33,9 @@ def rocchio(
     moved = np.zeros(more_like.shape[1], np.float64)
     for weight, vectors in ((weights[1], more_like), (-weights[2], less_like)):
         if len(vectors):
-            moved += weight * unit(vectors).mean(0)
+            moved += weight * unit_vectors(vectors).mean(0)
     if query is not None:
-        moved += weights[0] * unit(query)
+        moved += weights[0] * unit_vectors(query)
     length = float(np.linalg.norm(moved))
     if length < 1e-6:
         raise ValueError("the marks cancel each other and the query: nothing is left to look for; mark other moments")
@@ -56,7 +56,7 @@ def grouped(vectors: np.ndarray, threshold: float) -> list[list[int]]:
     Returns:
         The rows of each group, in order; groups in the order of their first.
     """
-    directions = unit(vectors)
+    directions = unit_vectors(vectors)
     cosines = directions @ directions.T
     groups: list[list[int]] = []
     for row in range(len(vectors)):
@@ -68,7 +68,7 @@ def grouped(vectors: np.ndarray, threshold: float) -> list[list[int]]:
     return groups
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
     """The same directions, of length 1; zeros stay."""
     wide = np.asarray(vectors, np.float64)
     lengths = np.linalg.norm(wide, axis=-1, keepdims=True)

@@ -13,7 +13,7 @@ from .filters import checked_filter, understood
 from .matrix import COLUMNS, MomentMatrix
 from .store import IndexedModel, MomentIndex, approximate_of, quoted
 
-TIMES = ("start_seconds", "end_seconds")
+SPAN_FIELDS = ("start_seconds", "end_seconds")
 MARGIN = 1e-4
 """Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
 EXTRA_ROWS = 16
@@ -83,7 +83,7 @@ def search_many(
             tables = [approximate(index, model, queries[place], fetched, condition, probes) for place in waiting]
         undecided = []
         for place, rows in zip(waiting, tables, strict=True):
-            moments = checked(index.path, rows)
+            moments = checked_rows(index.path, rows)
             scores = (vectors_of(moments) * queries[place]).sum(1)  # row by row: equal vectors score the same
             if not np.isfinite(scores).all():
                 raise ValueError(f"the index {index.path} holds vectors that are not finite; index its videos again")
@@ -155,7 +155,7 @@ def approximate(
     return found
 
 
-def checked(path: str, rows: pa.Table) -> pa.Table:
+def checked_rows(path: str, rows: pa.Table) -> pa.Table:
     """The rows, if each is a moment, as far as its columns are there; an index may come from anyone.
 
     Raises:
@@ -163,12 +163,12 @@ def checked(path: str, rows: pa.Table) -> pa.Table:
     """
     columns = {name: rows[name] for name in rows.column_names}
     tests = [columns[name].is_valid() for name in ("moment_id", "video", "vector") if name in columns]
-    if set(TIMES) <= columns.keys():
-        start, end = (columns[name] for name in TIMES)
+    if set(SPAN_FIELDS) <= columns.keys():
+        start, end = (columns[name] for name in SPAN_FIELDS)
         tests += [pc.greater_equal(start, 0.0), pc.less(start, end), pc.is_finite(end)]
     is_moment = pc.fill_null(reduce(pc.and_, tests), fill_value=False)
     if wrong := rows.filter(pc.invert(is_moment)).slice(0, 1).to_pylist():
-        row = {name: value for name, value in wrong[0].items() if name in {"moment_id", "video", *TIMES}}
+        row = {name: value for name, value in wrong[0].items() if name in {"moment_id", "video", *SPAN_FIELDS}}
         name = row.get("moment_id")
         cure = "" if name is None else f', or leave it out: --where "moment_id != {quoted(name)}"'
         raise ValueError(f"the index {path} holds what is no moment: {row}; index the video again{cure}")
@@ -191,5 +191,5 @@ def is_decided(scores: np.ndarray, limit: int) -> bool:
 def ranked(rows: pa.Table, scores: np.ndarray, limit: int) -> list[dict[str, Any]]:
     """The best rows, equal scores in the order of the videos."""
     found = [row | {"score": float(score)} for row, score in zip(rows.select(COLUMNS).to_pylist(), scores, strict=True)]
-    found.sort(key=lambda row: (-row["score"], *(row[name] for name in ("video", *TIMES, "moment_id"))))
+    found.sort(key=lambda row: (-row["score"], *(row[name] for name in ("video", *SPAN_FIELDS, "moment_id"))))
     return found[:limit]

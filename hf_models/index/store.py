@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from hf_models.index.durability import FilesOnDisk, connect, go_back, reading
 
-FORMAT = 3  # since the frames of a moment are spread over its time
+INDEX_FORMAT = 3  # since the frames of a moment are spread over its time
 MODELS = "models"
 NAMES_PER_DELETION = 500
 FEWEST_PARTITIONED = 50_000  # moments from which on an approximate index is of use
@@ -127,7 +127,7 @@ class IndexedModel:
     def as_row(self) -> dict[str, Any]:
         """The row of the table of models."""
         as_json = {"made_by": json.dumps(dict(self.made_by)), "details": json.dumps(dict(self.details))}
-        return vars(self) | as_json | {"format": FORMAT}
+        return vars(self) | as_json | {"format": INDEX_FORMAT}
 
 
 class MomentIndex:
@@ -209,8 +209,8 @@ class MomentIndex:
         _check_columns(self.path, rows.schema, MODEL_SCHEMA)
         models = {}
         for row in rows.to_pylist():
-            if row.pop("format") != FORMAT:
-                raise IndexDamagedError(_of_another_version(self.path, f"its format is not {FORMAT}"))
+            if row.pop("format") != INDEX_FORMAT:
+                raise IndexDamagedError(_of_another_version(self.path, f"its format is not {INDEX_FORMAT}"))
             try:
                 model = _ModelRow(**row).model_dump()
             except ValidationError as error:

@@ -28,7 +28,7 @@ from .modeling_reloclnet import ReLoCLNetForMomentRetrieval
 from .modeling_xml import XMLForMomentRetrieval
 
 Architecture = Literal["xml", "reloclnet", "hero"]
-Model = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
+MomentModel = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
 TVR_MODELS: dict[
     Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval] | type[HEROForMomentRetrieval]
 ] = {
@@ -125,7 +125,7 @@ PRETRAINING = re.compile(r"v_encoder\.(.*\.)?(pooler|lm_head|mask_embedding|feat
 """What HERO's checkpoints hold beside: heads of its pretraining tasks."""
 
 
-def infer_config(
+def infer_moment_config(
     weights: dict[str, Tensor], architecture: Architecture, num_attention_heads: int | None
 ) -> XMLConfig | ReLoCLNetConfig | HEROConfig:
     """Read the configuration from the shapes of the weights, with what the released code does.
@@ -161,7 +161,7 @@ def infer_config(
     return config
 
 
-def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> Model:
+def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> MomentModel:
     """Build the model of a checkpoint.
 
     Args:
@@ -180,7 +180,7 @@ def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads
         for name, value in read_checkpoint(checkpoint).items()
         if not (architecture == "hero" and PRETRAINING.match(name))
     }
-    config = infer_config(weights, architecture, num_attention_heads)
+    config = infer_moment_config(weights, architecture, num_attention_heads)
     if architecture == "hero":
         # Text and frames alike have the type 1 of two, and there are more places in time than for frames.
         for name, rows in (

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from hf_models.feature_store import Features, checked, fit_clips
+from hf_models.feature_store import Features, checked_features, fit_clips
 
 from .configuration_moments import EndConvention, MomentRetrievalConfig
 from .corpus import VideoBatch
@@ -119,7 +119,7 @@ class MomentSplit:
     def feature_sizes(self) -> tuple[int, int]:
         """Sizes of a clip's and of a token's vector."""
         video, query = self.videos[self.video_ids[0]], self.queries[str(self.desc_ids[0])]
-        return checked(video, self.video_ids[0]).shape[1], checked(query, "a query").shape[1]
+        return checked_features(video, self.video_ids[0]).shape[1], checked_features(query, "a query").shape[1]
 
     def count_long_queries(self, max_tokens: int) -> None:
         """Note in the coverage how many queries are cut to `max_tokens`."""
@@ -135,7 +135,7 @@ class MomentSplit:
         size, rows = self.feature_sizes[0], []
         for place in places.tolist():
             video = self.video_ids[place]
-            features = F.normalize(checked(self.videos[video], f"video {video}", size), dim=-1)
+            features = F.normalize(checked_features(self.videos[video], f"video {video}", size), dim=-1)
             rows.append(fit_clips(features, self.preset.max_video_clips, self.long_videos)[0])
         features, mask = _pad(rows)
         ids, seconds = (
@@ -156,7 +156,7 @@ class MomentSplit:
         """
         size = self.feature_sizes[1]
         features = [self.queries[str(self.desc_ids[row])] for row in rows.tolist()]
-        return _pad([F.normalize(checked(query, "a query", size), dim=-1)[:max_tokens] for query in features])
+        return _pad([F.normalize(checked_features(query, "a query", size), dim=-1)[:max_tokens] for query in features])
 
     def labels(self, rows: np.ndarray, end_convention: EndConvention) -> tuple[Tensor, Tensor]:
         """First and last clip of moments, each `(Q,)` int64, see `spans.clip_labels`."""
@@ -170,20 +170,14 @@ class MomentSplit:
         )
         return torch.from_numpy(labels[0]), torch.from_numpy(labels[1])
 
-    def training_batch(
-        self, rows: np.ndarray, config: MomentRetrievalConfig, *, same_video_negatives: bool
-    ) -> dict[str, Tensor]:
-        """What the `forward` of a model reads to train on some of the queries.
+    def training_batch(self, rows: np.ndarray, config: MomentRetrievalConfig) -> dict[str, Tensor]:
+        """What the `forward` of a model reads to train on some of the queries; each of their videos comes once.
 
         Args:
             rows: `(Q,)` integers, positions in `rows`.
             config: of the model.
-            same_video_negatives: let two captions of one video repel each other; otherwise each video comes once.
         """
-        places, targets, identity = self.targets[rows], np.arange(len(rows)), {}
-        if not same_video_negatives:
-            places, targets = np.unique(places, return_inverse=True)
-            identity["video_indices"] = torch.from_numpy(places)  # the same on all processes
+        places, targets = np.unique(self.targets[rows], return_inverse=True)
         query_features, query_mask = self.query_batch(rows, config.max_query_tokens)
         videos = self.video_batch(places)
         start_positions, end_positions = self.labels(rows, config.end_convention)
@@ -195,7 +189,7 @@ class MomentSplit:
             "start_positions": start_positions,
             "end_positions": end_positions,
             "target_indices": torch.from_numpy(targets),
-            **identity,
+            "video_indices": torch.from_numpy(places),  # the same on all processes
         }
 
 

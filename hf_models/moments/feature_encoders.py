@@ -74,12 +74,12 @@ class ClipEncoder:
             output = self.model(pixel_values=next(iter(pixels.values())).to(device))
             states = output.last_hidden_state
             per_frame = states.ndim == 3 and states.shape[1] == clips.shape[1]
-            vectors = states.amax(1) if per_frame else _pooled(output)
+            vectors = states.amax(1) if per_frame else _pooled_output(output)
         else:
             images = [image for clip in staged(list(clips), self.processor, device) for image in clip]
             pixels = self.processor(images=images, return_tensors="pt")["pixel_values"]
             output = self.model(pixel_values=pixels.to(device))
-            vectors = _pooled(output).unflatten(0, clips.shape[:2]).amax(1)
+            vectors = _pooled_output(output).unflatten(0, clips.shape[:2]).amax(1)
         return vectors.float().cpu()
 
 
@@ -93,7 +93,7 @@ def _text_tower(whole: Any) -> Any:
     return tower.get_encoder() if tower.config.is_encoder_decoder else tower
 
 
-def _pooled(output: Any) -> Tensor:
+def _pooled_output(output: Any) -> Tensor:
     """One vector per image or video: the model's own pooling, or the mean of its states."""
     if getattr(output, "pooler_output", None) is not None:
         vectors: Tensor = output.pooler_output.flatten(1)

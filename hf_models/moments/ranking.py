@@ -35,11 +35,10 @@ class Rankings:
     svmr: MomentRanking
     videos: np.ndarray
 
-    def suppressed(self, threshold: float, *, legacy_truncate: bool = False) -> "Rankings":
+    def suppressed(self, threshold: float) -> "Rankings":
         """The same after temporal NMS of the moments, see `temporal_nms`."""
         vcmr, svmr = (
-            temporal_nms(ranking, threshold=threshold, max_spans=MAX_PREDICTIONS, legacy_truncate=legacy_truncate)
-            for ranking in (self.vcmr, self.svmr)
+            temporal_nms(ranking, threshold=threshold, max_spans=MAX_PREDICTIONS) for ranking in (self.vcmr, self.svmr)
         )
         return Rankings(vcmr, svmr, self.videos)
 
@@ -57,13 +56,12 @@ class EncodedSplit:
     queries: Tensor
 
 
-def rank(
+def rank_moments(
     model: MomentRetrievalModel,
     split: MomentSplit,
     *,
     batch_size: int = 64,
     memory_megabytes: float = 96,
-    corpus_dir: Path | None = None,
 ) -> Rankings:
     """Encode the corpus and the queries of a split and search.
 
@@ -72,7 +70,6 @@ def rank(
         split: what to search.
         batch_size: videos and queries encoded at a time.
         memory_megabytes: bound on what the search needs beside the encoded corpus and its result.
-        corpus_dir: keep the encoded corpus there instead of in memory.
 
     Returns:
         The best moments and videos of each query, before temporal NMS.
@@ -80,22 +77,19 @@ def rank(
     Raises:
         ValueError: A feature has another size than the others, or values that are not finite.
     """
-    encoded = encode_split(model, split, batch_size=batch_size, corpus_dir=corpus_dir)
+    encoded = encode_split(model, split, batch_size=batch_size)
     return rank_encoded(model, split, encoded, memory_megabytes=memory_megabytes)
 
 
 @torch.inference_mode()
-def encode_split(
-    model: MomentRetrievalModel, split: MomentSplit, *, batch_size: int = 64, corpus_dir: Path | None = None
-) -> EncodedSplit:
-    """Encode the videos and the queries of a split, for several searches; see `rank`."""
+def encode_split(model: MomentRetrievalModel, split: MomentSplit, *, batch_size: int = 64) -> EncodedSplit:
+    """Encode the videos and the queries of a split, for several searches; see `rank_moments`."""
     num_videos, max_tokens = len(split.video_ids), model.config.max_query_tokens
     corpus = encode_corpus(
         model,
         (split.video_batch(places) for places in _batched(num_videos, batch_size)),
         num_videos=num_videos,
         max_clips=int(split.num_clips.max()),
-        folder=corpus_dir,
     )
     queries = []
     for rows in _batched(len(split), batch_size):
@@ -119,11 +113,11 @@ def rank_encoded(
         model: that encoded it.
         split: what was encoded.
         encoded: from `encode_split`.
-        memory_megabytes: see `rank`.
+        memory_megabytes: see `rank_moments`.
         without: `(Q,)` bool, the queries whose own video is taken out of the corpus, so that their moment is nowhere.
 
     Returns:
-        See `rank`; moments in a query's own video, `svmr`, are found in any case.
+        See `rank_moments`; moments in a query's own video, `svmr`, are found in any case.
     """
     search = SpanSearch(
         model,

@@ -4,7 +4,7 @@ import numpy as np
 
 from .spans import MomentRanking
 
-QUERY_BLOCK = 256  # what fits into a processor's cache
+QUERIES_IN_CACHE = 256  # what fits into a processor's cache
 
 
 def temporal_nms(
@@ -12,7 +12,6 @@ def temporal_nms(
     *,
     threshold: float,
     max_spans: int = 100,
-    legacy_truncate: bool = False,
 ) -> MomentRanking:
     """Keep of each video the best span, and again of those that do not overlap it too much, and so on.
 
@@ -24,7 +23,6 @@ def temporal_nms(
         threshold: A span whose IoU with a better one of the same video is strictly greater is dropped. Those of the
             datasets are in `spans.PRESETS`.
         max_spans: How many spans are kept for a query.
-        legacy_truncate: Look at the first `max_spans` candidates only, as the released code does.
 
     Returns:
         What is kept, best first, `(Q, max_spans)`.
@@ -35,12 +33,9 @@ def temporal_nms(
         >>> temporal_nms(one, threshold=0.5, max_spans=2).start_seconds
         array([[0., 7.]])
     """
-    if legacy_truncate:
-        seen = np.arange(min(max_spans, ranking.video_indices.shape[1]))
-        ranking = ranking.select(np.broadcast_to(seen, (len(ranking), len(seen))))
     ranks = np.full((len(ranking), max_spans), -1)
-    for first in range(0, len(ranking), QUERY_BLOCK):
-        block = slice(first, first + QUERY_BLOCK)
+    for first in range(0, len(ranking), QUERIES_IN_CACHE):
+        block = slice(first, first + QUERIES_IN_CACHE)
         columns = (getattr(ranking, name)[block] for name in MomentRanking.__dataclass_fields__)
         queries, kept = _kept(*columns, threshold=threshold, max_rounds=max_spans)
         place = np.arange(len(queries)) - np.searchsorted(queries, queries)

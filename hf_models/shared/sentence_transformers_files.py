@@ -52,17 +52,17 @@ def write_sentence_transformers_files(
     if mean_of is not None:
         modules.append({"idx": 1, "name": "1", "path": "1_Pooling", "type": POOLING})
         (folder / "1_Pooling").mkdir(exist_ok=True)
-        write_json(folder / "1_Pooling/config.json", {"embedding_dimension": mean_of, "pooling_mode": "mean"})
-    write_json(folder / "sentence_bert_config.json", module)
+        write_indented_json(folder / "1_Pooling/config.json", {"embedding_dimension": mean_of, "pooling_mode": "mean"})
+    write_indented_json(folder / "sentence_bert_config.json", module)
     settings = folder / "config_sentence_transformers.json"
     if not settings.exists():
         needs = {"sentence-transformers": ">=6"}
-        write_json(
+        write_indented_json(
             settings, {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine", "requirements": needs}
         )
-    write_json(folder / "modules.json", modules)
+    write_indented_json(folder / "modules.json", modules)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_indented_json(path: Path, content: Any) -> None:
     """Write JSON as people read it."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 
 LONGEST = 3
 """Words that are replaced at once, and that replace them, at most."""
-TIMES = 2
+MAX_REPLACEMENTS = 2
 """Replacements that lead from a label to another, at most."""
 MOST = 2000
 """Labels to put together, which are so many numbers of an embedding."""
@@ -14,11 +14,11 @@ MOST = 2000
 Words = tuple[str, ...]
 
 
-def words_of(text: str) -> Words:
+def words_of_label(text: str) -> Words:
     """The words of a label in order, in lower case; brackets and commas do not count.
 
     Example:
-        >>> words_of("(Beam) leap, 0.5 turn")
+        >>> words_of_label("(Beam) leap, 0.5 turn")
         ('beam', 'leap', '0.5', 'turn')
     """
     words = tuple(text.lower().translate(str.maketrans("(),", "   ")).split())
@@ -79,7 +79,7 @@ def _composed(labels: Sequence[Words], longest: int, places: Places) -> list[Wor
                     replaced[place, ours].add(theirs)
     known, latest = set(labels), sorted(set(labels))
     composed: list[Words] = []
-    for _ in range(TIMES):
+    for _ in range(MAX_REPLACEMENTS):
         made = {
             label[:start] + words + label[end:]
             for label in latest

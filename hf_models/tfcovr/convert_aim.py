@@ -96,7 +96,7 @@ def split_head(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     return backbone, head
 
 
-def infer_config(
+def infer_aim_config(
     backbone: dict[str, Tensor],
     head: dict[str, Tensor],
     *,
@@ -167,7 +167,7 @@ def convert(
             shape.
     """
     backbone, head = split_head(read_checkpoint(checkpoint))
-    config = infer_config(backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale)
+    config = infer_aim_config(backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale)
     weights = dict(pair for name, value in backbone.items() for pair in rename(name, value))
     if head:
         weights = {f"aim.{name}": value for name, value in weights.items()}

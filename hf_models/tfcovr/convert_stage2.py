@@ -29,7 +29,7 @@ from .modeling_tfcovr import TFCoVRForComposedRetrieval
 from .processing_tfcovr import TFCoVRProcessor
 from .video_processing_aim import AIMVideoProcessor
 
-WIDTH_OF_HEAD = 64  # of BERT
+BERT_HEAD_WIDTH = 64  # of BERT
 NOT_READ = (
     r"query_tokens|vision_proj\..*|Qformer\.cls\..*|Qformer\.bert\.embeddings\.position_ids"
     r"|Qformer\.bert\.encoder\.layer\.\d+\.(crossattention|intermediate_query|output_query)\..*"
@@ -113,7 +113,7 @@ def convert(checkpoint: Path, video: str) -> TFCoVRForComposedRetrieval:
         vocab_size=size_of(weights, "text_model.embeddings.word_embeddings.weight", 0, 2),
         hidden_size=hidden,
         num_hidden_layers=len({name.split(".")[3] for name in weights if name.startswith("text_model.encoder.")}),
-        num_attention_heads=max(1, hidden // WIDTH_OF_HEAD),
+        num_attention_heads=max(1, hidden // BERT_HEAD_WIDTH),
         intermediate_size=size_of(weights, "text_model.encoder.layer.0.intermediate.dense.bias", 0, 1),
         max_position_embeddings=size_of(weights, "text_model.embeddings.position_embeddings.weight", 0, 2),
         type_vocab_size=1,

@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from .composed_labels import words_of
+from .composed_labels import words_of_label
 
 LabelFactors = Sequence[Sequence[str]]
 
@@ -76,6 +76,6 @@ def factors_of(text: str) -> list[str]:
         >>> factors_of("(Beam) leap, 0.5 turn")
         ['beam', 'leap', '0.5', 'turn', 'beam leap', 'leap 0.5', '0.5 turn', 'beam leap 0.5 turn']
     """
-    words = words_of(text)
+    words = words_of_label(text)
     pairs = [" ".join(pair) for pair in pairwise(words)]
     return list(dict.fromkeys([*words, *pairs, " ".join(words)]))

@@ -100,7 +100,7 @@ def embed_clips(
     return embedded
 
 
-def attend(
+def attend_unprojected(
     attention: CLIPAttention, queries: torch.Tensor, tokens: torch.Tensor, *, with_maps: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Run CLIP's attention up to, but without, its output projection.
@@ -244,7 +244,7 @@ class AIMAdapters(nn.Module):
         tracks = block.layer_norm1(hidden_states.transpose(1, 2)).flatten(0, 1)  # (batch * tokens, frames, hidden)
         if self.temporal_input is not None:
             tracks = tracks + self.temporal_input(tracks)
-        attended, over_time = attend(attention, tracks, tracks, with_maps=with_maps)
+        attended, over_time = attend_unprojected(attention, tracks, tracks, with_maps=with_maps)
         change = self.temporal.forward_projected(attention.out_proj, attended)
         hidden_states = hidden_states + self.drop_path(change.unflatten(0, (batch_size, num_tokens)).transpose(1, 2))
 
@@ -252,7 +252,7 @@ class AIMAdapters(nn.Module):
         queries = frames
         if class_token_only:
             hidden_states, queries = hidden_states[:, :, :1], frames[:, :1]
-        attended, over_space = attend(attention, queries, frames, with_maps=with_maps)
+        attended, over_space = attend_unprojected(attention, queries, frames, with_maps=with_maps)
         projected = attention.out_proj(attended)
         change = projected + self.spatial(projected)
         hidden_states = hidden_states + change.unflatten(0, (batch_size, num_frames))

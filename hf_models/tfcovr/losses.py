@@ -6,7 +6,7 @@ temperature of 0.07 reach 14 and the sums of their exponentials overflow or canc
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def similarity_logits(query_embeds: Tensor, target_embeds: Tensor, temperature: 
         return query_embeds.to(dtype) @ target_embeds.to(dtype).T / temperature
 
 
-def _check_pairs(query_embeds: Tensor, target_embeds: Tensor) -> None:
+def _check_queries_and_targets(query_embeds: Tensor, target_embeds: Tensor) -> None:
     if query_embeds.ndim != 2 or query_embeds.shape != target_embeds.shape:
         shapes = f"{tuple(query_embeds.shape)} and {tuple(target_embeds.shape)}"
         raise ValueError(f"queries and targets must be two matrices of one shape (n, D), not {shapes}")
@@ -76,7 +76,7 @@ def hn_nce(
         >>> round(hn_nce(cosine, torch.eye(3), 0.07, beta=0.5).item(), 6)
         0.01164
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     if not 0 < alpha <= 1 or beta < 0:
         raise ValueError(f"alpha must lie in (0, 1] and beta be at least 0, not {alpha} and {beta}")
     if negative_logits is not None and row_normalization == "official":
@@ -150,7 +150,7 @@ def infonce(
     Raises:
         ValueError: the shapes differ or there are fewer than two pairs.
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     logits = similarity_logits(query_embeds, target_embeds, temperature)
     positive = logits.diagonal()
     rows = logits if negative_logits is None else torch.cat([logits, negative_logits], 1)
@@ -191,7 +191,7 @@ def multi_positive(
         >>> multi_positive(same, same, 0.07, torch.tensor([3, 3])).item()  # nothing here is a wrong answer
         0.0
     """
-    _check_pairs(query_embeds, target_embeds)
+    _check_queries_and_targets(query_embeds, target_embeds)
     if target_labels.shape != query_embeds.shape[:1]:
         raise ValueError(
             f"{len(query_embeds)} pairs need as many target labels, not shape {tuple(target_labels.shape)}"
@@ -209,3 +209,36 @@ def multi_positive(
         return ((torch.logaddexp(positive, sums) - positive) * weight).sum() / len(logits)
 
     return one_way(of_rows.logsumexp(1)[rows]) + one_way(negatives.logsumexp(0)[columns])
+
+
+def configured_loss(
+    config: Any,
+    query_embeds: Tensor,
+    target_embeds: Tensor,
+    temperature: float | Tensor,
+    target_labels: Tensor | None,
+    *,
+    negative_logits: Tensor | None = None,
+) -> Tensor:
+    """The loss that a configuration names.
+
+    Args:
+        config: with `loss`, `alpha`, `beta` and, unless the paper's is meant, `row_normalization`.
+        query_embeds: `(n, D)`, n at least 2.
+        target_embeds: `(n, D)`.
+        temperature: positive.
+        target_labels: `(n,)` integers, the label that answers each query; only the loss "multi_positive" reads them.
+        negative_logits: see `negatives_of`.
+
+    Raises:
+        ValueError: "multi_positive" gets no labels, or the loss refuses what it is given.
+    """
+    pairs = query_embeds, target_embeds, temperature
+    if config.loss == "multi_positive":
+        if target_labels is None:
+            raise ValueError("the loss 'multi_positive' needs target_labels, the label that answers each query")
+        return multi_positive(*pairs, target_labels, negative_logits=negative_logits)
+    if config.loss == "infonce":
+        return infonce(*pairs, negative_logits=negative_logits)
+    normalization: Any = getattr(config, "row_normalization", "row")
+    return hn_nce(*pairs, config.alpha, config.beta, row_normalization=normalization, negative_logits=negative_logits)

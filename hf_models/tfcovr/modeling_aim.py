@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import nn
@@ -14,8 +14,6 @@ from transformers.utils import can_return_tuple
 from .configuration_aim import AIMConfig
 from .factored_classifier import FactoredClassifier
 from .layers_aim import AIMEmbeddings, AIMEncoder, interpolate_frames, label_head, make_pooling
-
-Model = TypeVar("Model", bound="AIMPreTrainedModel")
 
 
 @dataclass
@@ -116,8 +114,8 @@ class AIMPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(
-        cls: type[Model], pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any
-    ) -> Model:
+        cls, pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any
+    ) -> Self:
         """Load a saved AIM, as every model of transformers loads.
 
         Args:
@@ -134,7 +132,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         with_info = kwargs.pop("output_loading_info", False)
         kwargs["output_loading_info"] = True
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        model, info = cast("tuple[Model, dict[str, Any]]", loaded)
+        model, info = cast("tuple[Self, dict[str, Any]]", loaded)
         deeper = {key.partition(".")[2] for key in info["unexpected_keys"]}
         if not model.state_dict().keys() - info["missing_keys"] and deeper & model.base_model.state_dict().keys():
             raise ValueError(
@@ -144,9 +142,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         return (model, info) if with_info else model  # type: ignore[return-value]  # declared as in transformers
 
     @classmethod
-    def from_clip(
-        cls: type[Model], name_or_path: str, *, num_frames: int = 12, revision: str = "main", **config: Any
-    ) -> Model:
+    def from_clip(cls, name_or_path: str, *, num_frames: int = 12, revision: str = "main", **config: Any) -> Self:
         """Build an AIM whose backbone is the vision tower of a CLIP checkpoint; what AIM adds starts new.
 
         At first it computes exactly what CLIP does, frame by frame.

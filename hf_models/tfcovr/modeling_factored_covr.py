@@ -11,7 +11,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
-from .composed_labels import compose_labels, shared_words, words_of
+from .composed_labels import compose_labels, shared_words, words_of_label
 from .configuration_factored_covr import FactoredCoVRConfig
 from .distributed_gather import gather_with_gradient
 from .factored_classifier import FactoredClassifier
@@ -251,7 +251,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
                 f"{unknown[0]!r}; train stage 1 on clips of these labels, too"
             )
         places = [known.index(label) for label in texts]
-        words = [words_of(text) for text in texts.values()]
+        words = [words_of_label(text) for text in texts.values()]
         names, label_words = list(texts), shared_words(words)
         sets = {frozenset(one) for one in label_words}
         vocabulary = {word for one in label_words for word in one}

@@ -23,7 +23,7 @@ from .encoders import (
     pooled_vision,
 )
 from .fusion import FUSIONS
-from .losses import hn_nce, infonce, multi_positive, similarity_logits
+from .losses import configured_loss, similarity_logits
 
 
 @dataclass
@@ -403,18 +403,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         )
 
     def _loss(self, query: Any, target: Any, target_labels: Tensor | None) -> Tensor:
-        config = self.config
-        if config.loss == "multi_positive" and target_labels is None:
-            raise ValueError("the loss 'multi_positive' needs target_labels, the label that answers each query")
         if self.training:
             query, target = gather_with_gradient(query), gather_with_gradient(target)
             target_labels = None if target_labels is None else gather_with_gradient(target_labels)
-        if config.loss == "multi_positive":
-            return multi_positive(query, target, self.temperature, cast("Tensor", target_labels))
-        if config.loss == "infonce":
-            return infonce(query, target, self.temperature)
-        normalization = config.row_normalization
-        return hn_nce(query, target, self.temperature, config.alpha, config.beta, row_normalization=normalization)
+        return configured_loss(self.config, query, target, self.temperature, target_labels)
 
 
 def _check_given_once(**inputs: Tensor | None) -> None:

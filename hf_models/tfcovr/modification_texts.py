@@ -2,7 +2,7 @@
 
 import re
 
-MAX_WORDS = 30
+KEPT_WORDS = 30
 WHOLE_NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven")
 
 
@@ -18,7 +18,7 @@ def normalize_modification(text: str) -> str:
     """
     text = re.sub(r"\b\d+(?:\.\d+)?\b", lambda match: _number_words(match.group()), text).lower()
     words = re.sub(r'[!"()*#:;~]', " ", text).split()
-    return " ".join(words[:MAX_WORDS])
+    return " ".join(words[:KEPT_WORDS])
 
 
 def _number_words(digits: str) -> str:

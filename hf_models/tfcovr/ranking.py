@@ -22,7 +22,7 @@ def query_inputs(parts: QueryParts, video_embeds: Tensor, text_embeds: Tensor) -
 
 
 @torch.inference_mode()
-def rank(
+def rank_clips(
     model: TFCoVRForComposedRetrieval,
     queries: Queries,
     video_embeds: Tensor,
@@ -74,7 +74,7 @@ def rank(
 def rank_embeds(
     query_embeds: Tensor, gallery_embeds: Tensor, queries: Queries, *, protocol: Protocol = "standard", k: int = 50
 ) -> tuple[list[list[str]], list[list[float]]]:
-    """The first `k` gallery ids of queries that are composed already, and their similarities; see `rank`.
+    """The first `k` gallery ids of queries that are composed already, and their similarities; see `rank_clips`.
 
     Args:
         query_embeds: `(n, D)`, unit-norm, one for each of `queries`.

@@ -46,7 +46,7 @@ def middle_frame_indices(total_num_frames: int, num_frames: int) -> np.ndarray:
     return np.resize((cuts[:-1] + cuts[1:] - 1) // 2, num_frames)
 
 
-def read_frames(
+def decode_frames(
     path: str, choose: Callable[..., Sequence[int] | np.ndarray] | None = None
 ) -> tuple[np.ndarray, VideoMetadata]:
     """Decode the chosen frames of a video, in the order and as often as they are chosen.
@@ -204,8 +204,8 @@ class AIMVideoProcessor(BaseVideoProcessor):
     def fetch_videos(self, video_url_or_urls: Any, sample_indices_fn: Callable[..., Any] | None = None) -> Any:
         """Decode with PyAV, which is installed with this package; transformers would need torchcodec."""
         if isinstance(video_url_or_urls, list):
-            return list(zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True))
-        return read_frames(video_url_or_urls, sample_indices_fn)
+            return list(zip(*(decode_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True))
+        return decode_frames(video_url_or_urls, sample_indices_fn)
 
     def _decode_and_sample_videos(  # type: ignore[override]  # the options are handed on as they are
         self, videos: Any, video_metadata: Any = None, **options: Any

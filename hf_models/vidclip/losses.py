@@ -18,7 +18,7 @@ def _as_float(*tensors: Tensor) -> list[Tensor]:
     return [tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]
 
 
-def _check_pairs(video_embeds: Tensor, text_embeds: Tensor) -> None:
+def _check_videos_and_texts(video_embeds: Tensor, text_embeds: Tensor) -> None:
     if video_embeds.ndim != 2 or video_embeds.shape != text_embeds.shape:
         shapes = f"{tuple(video_embeds.shape)} and {tuple(text_embeds.shape)}"
         raise ValueError(f"videos and texts must be two matrices of one shape (B, D), not {shapes}")
@@ -52,7 +52,7 @@ def clip_loss(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Te
         >>> round(clip_loss(torch.eye(2), torch.eye(2), 1.0).item(), 6)  # log(1 + exp(-1))
         0.313262
     """
-    _check_pairs(video_embeds, text_embeds)
+    _check_videos_and_texts(video_embeds, text_embeds)
     with torch.autocast(video_embeds.device.type, enabled=False):
         video_embeds, text_embeds = _as_float(video_embeds, text_embeds)
         logits = video_embeds @ text_embeds.T * logit_scale
@@ -89,7 +89,7 @@ def negclip(
         >>> round(negclip(pair, pair, pair[None], levels, 1.0).item(), 6)  # log(2) / 2
         0.346574
     """
-    _check_pairs(video_embeds, text_embeds)
+    _check_videos_and_texts(video_embeds, text_embeds)
     _check_negatives(len(video_embeds), negative_embeds, levels)
     with torch.autocast(video_embeds.device.type, enabled=False):
         video_embeds, text_embeds, negative_embeds = _as_float(video_embeds, text_embeds, negative_embeds)

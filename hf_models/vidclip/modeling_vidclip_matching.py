@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedModel
@@ -15,9 +14,6 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .configuration_vidclip import VidCLIPConfig
 from .configuration_vidclip_matching import VidCLIPMatcherConfig
 from .modeling_vidclip import VidCLIPModel
-
-HEAD_FILE = "matching_head.safetensors"
-"""The head in a folder of version 0.1, beside a VidCLIP."""
 
 
 @dataclass
@@ -140,7 +136,7 @@ class VidCLIPMatcher(PreTrainedModel):
 
     @classmethod
     def from_vidclip(cls, model: VidCLIPModel | str | Path, **config: Any) -> "VidCLIPMatcher":
-        """Put a matching head on a VidCLIP: a new one, or in a folder of version 0.1 the one that was saved beside it.
+        """Put a new matching head on a VidCLIP.
 
         Args:
             model: The model, which becomes a part of the matcher; or its folder or name on the Hub.
@@ -161,8 +157,6 @@ class VidCLIPMatcher(PreTrainedModel):
         with torch.device("meta"):  # nothing is drawn for weights that are replaced
             matcher = cls(VidCLIPMatcherConfig(vidclip_config=found.config, **config))
         matcher.model, matcher.head = found, make_head(matcher.config)
-        if isinstance(model, (str, Path)) and (Path(model) / HEAD_FILE).is_file():
-            matcher.head.load_state_dict(load_file(Path(model) / HEAD_FILE))
         return matcher
 
     def get_input_embeddings(self) -> nn.Module:

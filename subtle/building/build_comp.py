@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from hf_datasets import comp
 from hf_datasets.class_labels import with_labels
-from hf_datasets.comp.annotations import SourceName, annotation_files, offline_actions, read_annotations
-from hf_datasets.comp.construction import MULTIPLE, Construction, select_video
+from hf_datasets.comp.annotations import SourceName, caption_files, offline_actions, read_captioned_videos
+from hf_datasets.comp.construction import MULTIPLE, PairConstruction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.statistics import PAPER_COUNTS, disruption_counts
@@ -45,7 +45,7 @@ def pairs(build: Build, config: BuildCompConfig, split: str, videos: list[Captio
         return {row.key: written for row, written in answered}
 
     options: Any = {"seed": config.seed, "multiple": MULTIPLE if split == "train" else (), "prompts": config.prompts}
-    construction = Construction(videos, ask, actions=offline_actions(videos, config.seed), **options)
+    construction = PairConstruction(videos, ask, actions=offline_actions(videos, config.seed), **options)
     return list(build.passed(f"{split}: pairs", list(construction.rows())))
 
 
@@ -54,10 +54,10 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
         raise ValueError("name the folder of the annotations with --source")
     build = build or Build(config)
     source = annotation_source(config)
-    max_iou = MAX_IOU[source] if config.max_iou is None else config.max_iou
+    max_iou = MAX_IOU[source]
     tables, counts = {}, {}
-    for split, path in annotation_files(Path(config.source)).items():
-        annotated = read_annotations(path, source, split)
+    for split, path in caption_files(Path(config.source)).items():
+        annotated = read_captioned_videos(path, source, split)
         videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
         rows = pairs(build, config, split, select(build, split, videos, max_iou))
         if rows:

@@ -7,8 +7,8 @@ import polars as pl
 import pyarrow as pa
 
 from hf_datasets import fig
-from hf_datasets.fig.annotations import annotation_files, dataset_of, read_annotations
-from hf_datasets.fig.construction import CAPTION_SCHEMA, REWRITING_SCHEMA, Construction
+from hf_datasets.fig.annotations import annotation_files, dataset_of, read_annotated_moments
+from hf_datasets.fig.construction import CAPTION_SCHEMA, REWRITING_SCHEMA, CaptionConstruction
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import Moment
@@ -18,9 +18,9 @@ from subtle.run.build import Build
 FIG_CARD = Path(fig.__file__).with_name("README.md")
 
 
-def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Moment]) -> Construction:
+def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Moment]) -> CaptionConstruction:
     """The stages of one split, each a step of the build."""
-    return Construction(
+    return CaptionConstruction(
         moments,
         lambda step, task, rows: build.ask(task, rows, name=f"{split}: {step}"),
         lambda step, records: build.passed(f"{split}: {step}", records),
@@ -43,7 +43,7 @@ def main(config: BuildFigConfig, build: Build | None = None) -> int:
     built: dict[str, pl.DataFrame] = {}
     files = annotation_files(Path(config.source))
     for split, path in files.items():
-        annotated = list(build.limited(build.passed(f"{split}: moments", read_annotations(path))))
+        annotated = list(build.limited(build.passed(f"{split}: moments", read_annotated_moments(path))))
         construction = construct(build, config, split, annotated)
         rows = list(build.passed(f"{split}: fine captions", list(construction.rows())))
         if rows:

@@ -17,7 +17,7 @@ from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.annotations import source_clips
-from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, frame_of, locate
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, frame_of, locate_clips
 from hf_datasets.tfcovr.construction import Collection, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.marks import Additions, read_marks
@@ -50,7 +50,7 @@ def read_clips_and_labels(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequ
     miniature = MiniatureConfig()
     rows = [row for competition in plan_competitions(miniature) for row in clip_rows(competition, miniature.fps)]
     clips, rejections = check_clips(pl.DataFrame(rows), source="the miniature's plan")
-    return locate(clips, None)[0], load_labels(), rejections
+    return locate_clips(clips, None)[0], load_labels(), rejections
 
 
 def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:

@@ -108,11 +108,6 @@ class BuildCompConfig(AnnotatedConfig):
     dataset: Literal["auto", "activitynet", "youcook2"] = option(
         "auto", "What the annotations are of; auto: by the folder's name."
     )
-    max_iou: float | None = option(
-        None,
-        "Of two events with a larger temporal IoU (0 to 1) the longer is kept; none: 0.5, and of YouCook2, whose "
-        "events the paper does not filter, all.",
-    )
     output_dir: str = "outputs/build_comp"
 
 

@@ -14,12 +14,12 @@ from hf_datasets.comp import annotations as comp_annotations
 from hf_datasets.comp import release as comp_release
 from hf_datasets.comp.statistics import disruption_counts
 from hf_datasets.fig import release as fig_release
-from hf_datasets.fig.moments import describe_ends, read_moments
+from hf_datasets.fig.moments import describe_ends, moments_of_splits
 from hf_datasets.fig.statistics import counts_of as fig_counts
 from hf_datasets.records import Rejection
-from hf_datasets.sources.finegym import CLIP_ID, read_spans
+from hf_datasets.sources.finegym import CLIP_ID, read_subaction_spans
 from hf_datasets.tfcovr import release as tfcovr_release
-from hf_datasets.tfcovr.annotations import ANNOTATION, COARSE_DIVES, DIVES, find_one, source_clips
+from hf_datasets.tfcovr.annotations import ANNOTATION, COARSE_DIVES, FINEDIVING_ANNOTATION, find_one, source_clips
 from hf_datasets.tfcovr.construction import release_collection
 from hf_datasets.tfcovr.statistics import counts_of as tfcovr_counts
 from hf_datasets.video import VideoError
@@ -94,7 +94,7 @@ def tfcovr(data_dir: Path) -> list[Part]:
 
 
 def _tfcovr_release(data_dir: Path, part: Part) -> None:
-    files = tfcovr_release.find_files(data_dir)
+    files = tfcovr_release.find_triplet_files(data_dir)
     part.files = list(files.values())
     part.missing += [
         f"{prefixes[0]}*.csv or .parquet"
@@ -107,7 +107,7 @@ def _tfcovr_release(data_dir: Path, part: Part) -> None:
     part.counts = tfcovr_counts(rows, found.clips)
     part.items = _items(found.clips)
     annotation = find_one(data_dir, ANNOTATION)
-    known = set(read_spans(annotation)) if annotation else set()
+    known = set(read_subaction_spans(annotation)) if annotation else set()
     gymnastics = {ids[0] for ids in part.items if CLIP_ID.fullmatch(ids[0])}
     if unknown := gymnastics - known:
         part.notes.append(
@@ -117,7 +117,7 @@ def _tfcovr_release(data_dir: Path, part: Part) -> None:
 
 
 def _tfcovr_source(data_dir: Path, part: Part) -> None:
-    for pattern in (ANNOTATION, "gym288_*element*.txt", "gym288_categories.txt", DIVES, COARSE_DIVES):
+    for pattern in (ANNOTATION, "gym288_*element*.txt", "gym288_categories.txt", FINEDIVING_ANNOTATION, COARSE_DIVES):
         paths = sorted(data_dir.rglob(pattern))
         part.files += paths
         if not paths and pattern != COARSE_DIVES:
@@ -144,7 +144,7 @@ def comp(data_dir: Path) -> list[Part]:
     sources = []
     for folder in (data_dir, *sorted(path for path in data_dir.iterdir() if path.is_dir())):
         try:
-            files = comp_annotations.annotation_files(folder)
+            files = comp_annotations.caption_files(folder)
         except FileNotFoundError:
             continue
         sources.append(Part(f"captions in {folder.name}").read(partial(_comp_captions, folder, files)))
@@ -156,12 +156,12 @@ def comp(data_dir: Path) -> list[Part]:
 
 
 def _comp_release(data_dir: Path, source: str, part: Part) -> None:
-    files = comp_release.find_files(data_dir, source)
+    files = comp_release.find_pair_files(data_dir, source)
     part.files = list(files.values())
-    part.missing += [comp_release.address(source, split) for split in comp_release.SPLIT_FILES if split not in files]
+    part.missing += [comp_release.address(source, split) for split in comp_release.FILE_NAMES if split not in files]
     types: dict[str, list[str]] = {}
     for split, path in files.items():
-        for row in part.accepted(comp_release.read_release(path, prefix=comp_release.ID_PREFIXES[source])):
+        for row in part.accepted(comp_release.read_released_pairs(path, prefix=comp_release.ID_PREFIXES[source])):
             types.setdefault(split, []).append(row["disruption_type"])
             part.items.append((row["video_id"],))
     part.counts = disruption_counts(part.name, types)
@@ -171,7 +171,7 @@ def _comp_captions(folder: Path, files: dict[str, Path], part: Part) -> None:
     part.files, part.folder = sorted(set(files.values())), folder
     source: comp_annotations.SourceName = "youcook2" if "youcook2" in folder.name.lower() else "activitynet"
     for split, path in files.items():
-        videos = list(part.accepted(comp_annotations.read_annotations(path, source, split)))
+        videos = list(part.accepted(comp_annotations.read_captioned_videos(path, source, split)))
         part.counts[f"{source}/{split}"] = {"videos": len(videos), "events": sum(len(video.events) for video in videos)}
         part.items += [(video.video_id,) for video in videos]
         part.seconds += sum(video.duration_seconds for video in videos)
@@ -185,11 +185,11 @@ def fig(data_dir: Path) -> list[Part]:
 
 
 def _fig_release(data_dir: Path, part: Part) -> None:
-    files = fig_release.find_files(data_dir, part.name)
+    files = fig_release.find_moment_files(data_dir, part.name)
     part.files = list(files.values())
     part.folder = part.files[0].parent
     part.missing += [name for split, name in fig_release.FILES[part.name].items() if split not in files]
-    moments, rejections = read_moments(files)
+    moments, rejections = moments_of_splits(files)
     list(part.accepted(rejections))
     part.counts = fig_counts(
         part.name, {str(split): rows for (split,), rows in moments.partition_by("split", as_dict=True).items()}

@@ -99,9 +99,9 @@ def readable(pairs: list[Counterfactual], num_workers: int) -> tuple[list[Counte
     return kept, rejections
 
 
-def clips_to_stack(name: str, config_name: str, data_dir: str | None, *, size: int) -> tuple[Dataset, dict[str, int]]:
+def clips_to_stack(name: str, config_name: str, *, size: int) -> tuple[Dataset, dict[str, int]]:
     """Short clips to stack by `size` for CompPretrain, and how many there are and have a video and a caption."""
-    clips = load_dataset(name, config_name, data_dir=data_dir, split="train")
+    clips = load_dataset(name, config_name, split="train")
     if missing := [column for column in ("video", "caption") if column not in clips.column_names]:
         there = ", ".join(clips.column_names)
         raise SystemExit(f"the clips of {name!r}, {config_name!r}, have no column {', '.join(missing)}, but {there}")

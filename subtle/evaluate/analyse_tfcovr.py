@@ -45,7 +45,7 @@ def row_statistics(rows: Dataset) -> dict[str, Any]:
         "label_pairs": frame.select("query_label", "target_label").drop_nulls().n_unique(),
         "texts": frame["modification_text"].n_unique(),
         "targets": summary_of(statistics.targets_per_query(rows)),
-        "words": summary_of(statistics.text_lengths(rows)),
+        "words": summary_of(statistics.modification_lengths(rows)),
     }
 
 

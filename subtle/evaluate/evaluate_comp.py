@@ -13,7 +13,7 @@ from hf_datasets.comp.contrasts import Span, SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.drafts import replacing_files, writing
 from hf_datasets.records import Rejection
-from hf_models.encoders import Encoder, load_encoder, short_name
+from hf_models.encoders import Encoder, load_encoder, short_names
 from subtle.comp.data import load_pairs, load_retrieval, load_rows, pairs_of
 from subtle.comp.scores import CLIP_SCALE, Scores, draw_confidence, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
@@ -38,16 +38,10 @@ SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
 """The options of `vidclip.py` that are given here, too."""
 
 
-def names(models: list[str]) -> dict[str, str]:
-    """What each model is called, its whole path where two would be called the same."""
-    short = [short_name(model) for model in models]
-    return {model if short.count(name) > 1 else name: model for model, name in zip(models, short, strict=True)}
-
-
 def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
     """What is measured: its name, which several seeds share, that of the run, and the folder; trained where missing."""
     if not config.compare:
-        for name, path in names(config.models).items():
+        for name, path in short_names(config.models).items():
             yield name, name, path
         return
     file = [config.vidclip_config] if config.vidclip_config else []
@@ -65,7 +59,7 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
 
 def pretrain(config: EvaluateCompConfig) -> str:
     """The folder of the model that was pre-trained on stacked clips; trained where missing."""
-    training = parse_config(VidCLIPRunConfig, None, [config.pretrain_config])
+    training = parse_config(VidCLIPRunConfig, None, ["vidclip_miniature_stacked.yaml"])
     override(training, config, SHARED)
     training.output_dir = f"{config.runs_dir}/stacked"
     train(training)

@@ -18,7 +18,7 @@ from mteb.types import EncodeKwargs
 from transformers import AutoConfig
 
 from hf_datasets.drafts import replacing, write_json
-from hf_models.encoders import ENCODERS, load_encoder, short_name
+from hf_models.encoders import ENCODERS, load_encoder, short_name, short_names
 from hf_models.fingerprints import key_of, weights_fingerprint
 from subtle.mteb import TASKS, ComposedRetrieval
 from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
@@ -77,10 +77,7 @@ def wrap_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
 
 def models_and_baselines(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
     """Models and baselines by the name of their row."""
-    found: dict[str, Any] = {}
-    for name in config.models:
-        short = short_name(name)
-        found[name if short in found else short] = load_mteb_model(name, config, device)
+    found = {name: load_mteb_model(model, config, device) for name, model in short_names(config.models).items()}
     ours = next((model for model in found.values() if isinstance(model, OurEncoder)), None)
     for baseline in config.baselines:
         options = {"num_workers": config.num_workers, "parts": HALVES.get(baseline, "both")}

@@ -12,7 +12,7 @@ import torch
 from hf_datasets.drafts import replacing_files, writing
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
-from hf_models.tfcovr.ranking import rank
+from hf_models.tfcovr.ranking import rank_clips
 from subtle.embedding import embed_clips
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
@@ -167,7 +167,7 @@ def evaluate_ranking(
     )
     assert config.split is not None  # `with_split` filled it
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
-    ranked, scores = rank(
+    ranked, scores = rank_clips(
         ready.model.to(device),  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
         queries,
         **source.embeddings(ready.model, queries),

@@ -109,10 +109,9 @@ def evaluate_moments(
     calibration: MomentSplit | None = None,
 ) -> MomentEvaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
-    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
-    encoded = encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
+    encoded = encode_split(model, split, batch_size=config.batch_size)
     rankings = rank_encoded(model, split, encoded)
-    kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
+    kept = rankings.suppressed(split.preset.nms_threshold)
     write_submission(submission, kept, split)
     threshold = {}
     if calibration is not None:

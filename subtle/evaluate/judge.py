@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hf_datasets.builders import write_rejections
 from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
-from hf_datasets.comp.judge import UNREADABLE, JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
+from hf_datasets.comp.judge import UNREADABLE_VERDICT, JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
 from hf_datasets.generation.answer_checks import is_about_reply
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_parts
@@ -85,7 +85,7 @@ def verdicts_on_unreadable(build: Build, pairs: list[JudgedPair]) -> list[Verdic
     return [
         Verdict(one.key, kinds.get(one.key, "segment_mismatch"), "", "1")
         for _, one in build.rejections
-        if one.key is not None and (one.reason == UNREADABLE or is_about_reply(one.reason))
+        if one.key is not None and (one.reason == UNREADABLE_VERDICT or is_about_reply(one.reason))
     ]
 
 

@@ -85,10 +85,6 @@ class EvaluateCompConfig(
         None,
         "YAML file of vidclip.py for that fine-tuning, its captioning_weight for captioning alone; none: defaults.",
     )
-    pretrain_config: str = option(
-        "recipes/configs/vidclip_miniature_stacked.yaml",
-        "YAML file of vidclip.py for CompPretrain.",
-    )
     runs_dir: str = "outputs/vidclip_runs"
     batch_size: int = 32
     num_workers: int = 0
@@ -142,11 +138,7 @@ class EvaluateVCMRConfig(SeedConfig, CompareConfig, SampleConfig, MachineConfig,
     window_seconds: float = option(2.0, "Length of a window of --two_step; one begins every half of it.")
     shortlist: int = option(50, "Windows that the second step of --two_step looks at.")
     rerank_shortlist: int = option(20, "Moments that --matchers look at.")
-    legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = 64
-    corpus_dir: str | None = option(
-        None, "Folder for the encoded corpus, where it is larger than memory; none: keep it in memory."
-    )
     output_dir: str = "outputs/vcmr_evaluation"
 
     def __post_init__(self) -> None:

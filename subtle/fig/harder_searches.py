@@ -84,7 +84,6 @@ def measure_without_moment(
     for name, queries in ((config.calibration_split, chosen), (config.split, taken_out)):
         if not queries.any() or queries.all():
             raise SystemExit(f"--without_moment {config.without_moment} leaves {name!r} queries of one kind only")
-    # In memory: --corpus_dir holds the corpus of the other split.
     of_calibration = encode_split(model, calibration, batch_size=config.batch_size)
     found = found_without(model, calibration, of_calibration, chosen)
     threshold = best_threshold(found.scores[:, 0], chosen)

@@ -49,8 +49,3 @@ def columns(ranking: MomentRanking) -> dict[str, np.ndarray]:
         "start": ranking.start_seconds[:, :MAX_PREDICTIONS],
         "end": ranking.end_seconds[:, :MAX_PREDICTIONS],
     }
-
-
-def selection_score(measured: dict[str, float]) -> float:
-    """The score that chooses the best epoch, as in the released code."""
-    return measured["vcmr_recall@1_iou@0.5"] + measured["vcmr_recall@1_iou@0.7"]

@@ -17,7 +17,7 @@ from hf_datasets.drafts import write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_models.encoders import Encoder, TFCoVREncoder
 from hf_models.fingerprints import key_of
-from hf_models.index.search import checked, conditions
+from hf_models.index.search import checked_rows, conditions
 from hf_models.index.store import IndexedModel, MomentIndex
 
 QueryKind = Literal["text", "clip", "both"]
@@ -158,7 +158,7 @@ class Scan:
         if self.condition:
             search = search.where(self.condition)
         for batch in search.to_batches(batch_size=MOMENTS_PER_BATCH):
-            checked(self.path, pa.Table.from_batches([batch]))
+            checked_rows(self.path, pa.Table.from_batches([batch]))
             yield batch
 
     def some_rows(self, number: int, *columns: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.footage.moments import VideoMoment, cut_moments, moment_name, shots
 from hf_datasets.footage.shot_detection import shot_detector
 from hf_datasets.video.spans import clip_keys
@@ -47,7 +47,7 @@ class ReadFile:
     def identify(self) -> None:
         """Set the fingerprint."""
         try:
-            self.fingerprint = fingerprint(self.wanted.file.path)
+            self.fingerprint = file_fingerprint(self.wanted.file.path)
         except OSError as error:
             self.reason, self.is_lasting = f"{self.wanted.file.video}: {error.strerror or error}", False
 

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.video.failures import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.segments import count_segments, group_frames
@@ -248,7 +248,7 @@ class Refiner:
         for file, row in missing.items():
             try:
                 path = path_of(row)
-                if fingerprint(path) != file:
+                if file_fingerprint(path) != file:
                     raise VideoError(f"{row['video']} has changed since it was indexed; run `subtle index` again")
                 paths[file] = path
             except (VideoError, OSError) as error:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from hf_datasets.drafts import writing
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.footage.planning import ReadFile
@@ -95,7 +95,7 @@ def is_unchanged(wanted: WantedFile, row: dict[str, Any]) -> bool:
 
 def has_same_content(wanted: WantedFile, row: dict[str, Any]) -> bool:
     try:
-        return bool(fingerprint(wanted.file.path) == row["fingerprint"])
+        return bool(file_fingerprint(wanted.file.path) == row["fingerprint"])
     except OSError:
         return False
 

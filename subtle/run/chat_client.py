@@ -30,7 +30,6 @@ def open_chat(config: BuildConfig) -> Chat:
     limits = Limits(
         max_concurrency=config.max_concurrency,
         requests_per_minute=config.requests_per_minute,
-        tokens_per_minute=config.tokens_per_minute,
         max_usd=config.max_usd,
         timeout_seconds=config.timeout_seconds,
     )

@@ -543,7 +543,6 @@ class BuildConfig(SeedConfig, DryRunConfig, ChatConfig):
     max_answers: int = option(2, "Answers per row until it is rejected.")
     max_concurrency: int = option(8, "Requests at the same time.")
     requests_per_minute: float | None = option(None, "Most requests per minute; none: no limit.")
-    tokens_per_minute: float | None = option(None, "Most tokens per minute; none: no limit.")
     timeout_seconds: float = option(120.0, "Longest wait for one answer, in seconds.")
     cache: str = option("outputs/answers.sqlite", "File of all answers; all builds share it.")
     limit: int | None = option(None, "Build from the first rows only, this many; none: from all.")

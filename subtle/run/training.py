@@ -153,8 +153,12 @@ class TrainingRun(ABC):
         return cast("dict[str, Tensor]", self.accelerator.get_state_dict(self.plain_model))
 
     def rate_factor(self, step: int) -> float:
-        """The learning rate of a step, as a share of the highest of each group of weights."""
-        return rate_factor(step, self.total_steps, self.warmup)
+        """The learning rate of a step, as a share of the highest of each group of weights.
+
+        Where the configuration says so, its cosine stays where it is for an epoch.
+        """
+        at_once = self.steps_per_epoch if getattr(self.config, "cosine_per", "step") == "epoch" else 1
+        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     @property
     def warmup(self) -> float:
@@ -267,6 +271,13 @@ class TrainingRun(ABC):
             self.gradient_norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         if hasattr(self.gradient_norm, "full_tensor"):  # in shards
             self.gradient_norm = self.gradient_norm.full_tensor()
+
+    def take_step(self, loss: Tensor) -> None:
+        """Move the weights against the gradients of a loss; then comes `finish_step`."""
+        self.accelerator.backward(loss)
+        self.clip_gradients()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def row_name(self, row: Any) -> str:
         """What a row that `finish_step` was given is called, for a message."""

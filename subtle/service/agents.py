@@ -1,7 +1,7 @@
 """The service for agents: its search, pictures and marks as tools of the Model Context Protocol, at `/mcp`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
@@ -9,6 +9,7 @@ from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from subtle.service.api import Asked, FoundMoment, Mark, Service
 
@@ -34,12 +35,7 @@ class Agents:
         self.runner: asyncio.Task[None] | None = None
         self.is_ready = asyncio.Event()
 
-    async def __call__(  # noqa: D102 of ASGI
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Callable[..., Awaitable[None]],
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102 of ASGI
         if self.runner is None:
             self.runner = asyncio.create_task(self.run())
         await self.is_ready.wait()

@@ -18,7 +18,7 @@ import re
 import shutil
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,8 +35,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import Message, Receive, Scope, Send
 
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.video import VideoError
 from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
@@ -279,7 +280,7 @@ class Service:
         clip = Footage(whole.video, start, end, whole.upload)
         encoder = self.index.loaded()
         frames = self.media.frames(clip, encoder.num_frames, encoder.frame_size)
-        return frames, fingerprint(self.media.path(clip)) if asked.exclude_same_video else None
+        return frames, file_fingerprint(self.media.path(clip)) if asked.exclude_same_video else None
 
     async def search(self, request: Request) -> Found:
         """The moments that fit best, best first."""
@@ -395,12 +396,7 @@ class Entrance:
         self.app, self.token, self.max_bytes, self.per_minute, self.told = app, token, max_bytes, per_minute, told
         self.clients: OrderedDict[str, deque[float]] = OrderedDict()
 
-    async def __call__(  # noqa: D102 of ASGI
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Callable[..., Awaitable[None]],
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102 of ASGI
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -415,7 +411,7 @@ class Entrance:
                 raise HTTPException(413, f"a request may have {self.max_bytes:,} bytes", CLOSED)
             return message
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def watched(message: Message) -> None:
             nonlocal status, closes
             if message["type"] == "http.response.start":
                 status, closes = message["status"], (b"connection", b"close") in message["headers"]
@@ -436,7 +432,7 @@ class Entrance:
             route = getattr(scope.get("route"), "path", "other")
             self.told(scope["method"], route, status, time.perf_counter() - began)
 
-    def refused(self, scope: MutableMapping[str, Any]) -> JSONResponse | None:
+    def refused(self, scope: Scope) -> JSONResponse | None:
         """The answer to a request that is not let in."""
         headers = Headers(scope=scope)
         if self.token is None:
@@ -559,6 +555,6 @@ class Beside:
     def __init__(self, app: Any, *, api: Any) -> None:
         self.app, self.api = app, api
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:  # noqa: D102 of ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102 of ASGI
         is_api = scope["type"] == "http" and scope["path"].lstrip("/").partition("/")[0] in PATHS
         await (self.api if is_api else self.app)(scope, receive, send)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hf_models.index.matrix import COLUMNS
-from hf_models.index.search import checked, search_moments
+from hf_models.index.search import checked_rows, search_moments
 from hf_models.index.store import quoted
 from subtle.index import Index
 from subtle.service.media import Footage, Media
@@ -33,7 +33,7 @@ class IndexSearch(MomentSearch):
         table = self.index.moments(self.model.key)
         if table.version != self.names[0]:
             rows = table.search().select(["video", "label"]).limit(None).to_arrow()
-            videos = dict(Counter(checked(self.index.path, rows)["video"].to_pylist()))
+            videos = dict(Counter(checked_rows(self.index.path, rows)["video"].to_pylist()))
             folders: Counter[str] = Counter()
             for video, number in videos.items():
                 for parent in PurePosixPath(video).parents:
@@ -54,7 +54,7 @@ class IndexSearch(MomentSearch):
             shown = min(number, count)
             offsets = [place * count // shown for place in range(shown)]
             rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow()
-            return checked(self.index.path, rows).to_pylist(), count
+            return checked_rows(self.index.path, rows).to_pylist(), count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
         count = table.count_rows(condition)
         return evenly_chosen(self.opened.rows(condition, ROWS_TO_CHOOSE_FROM), number), count

@@ -6,7 +6,7 @@ marks and export. What a Space imports is copied into it, so this imports neithe
 
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
@@ -328,9 +329,9 @@ def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = (
                     max_lines=3,
                     lines=1,
                 )
+                clip = part("timeline", "trim", elem_id="query")
                 if examples:
                     gr.Examples([[one] for one in examples], text, label="Such as", api_visibility="private")
-                clip = part("timeline", "trim", elem_id="query")
                 with gr.Accordion("Filters", open=False, elem_id="filters"):
                     every: dict[str, Any] = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
@@ -375,13 +376,8 @@ class Guard:
     def __init__(self, app: Any, *, is_public: bool) -> None:
         self.app, self.is_public = app, is_public
 
-    async def __call__(  # noqa: D102 of ASGI
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Any]],
-        send: Callable[..., Awaitable[None]],
-    ) -> None:
-        async def send_unframed(message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102 of ASGI
+        async def send_unframed(message: Message) -> None:
             if message["type"] == "http.response.start" and not self.is_public:
                 message["headers"] = [*message["headers"], (b"content-security-policy", b"frame-ancestors 'none'")]
             await send(message)
@@ -391,7 +387,7 @@ class Guard:
             return
         await self.app(scope, receive, send_unframed)
 
-    def reason(self, scope: MutableMapping[str, Any]) -> str:
+    def reason(self, scope: Scope) -> str:
         """Why a request is refused, or nothing."""
         if not self.is_public and (foreign := why_foreign(Headers(scope=scope), "page")):
             return foreign

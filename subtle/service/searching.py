@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.files import file_fingerprint
 from hf_models.encoders.protocol import Encoder
 from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media
 
@@ -137,7 +137,7 @@ class MomentSearch:
             VideoError: It cannot be read.
         """
         stretch, copy = self.shown(upload)
-        known = fingerprint(self.media.path(upload))
+        known = file_fingerprint(self.media.path(upload))
         return Query(stretch, copy, stretch.start_seconds, stretch.end_seconds, "your clip", known)
 
     def shown(self, footage: Footage) -> tuple[Footage, str]:

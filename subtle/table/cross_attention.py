@@ -26,14 +26,13 @@ from hf_models.encoders.blip import COVR_TOKENS, COVR_TRAINING_TOKENS
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient
-from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive
+from hf_models.tfcovr.losses import configured_loss
 from hf_models.tfcovr.modification_texts import normalize_modification
 from hf_models.tfcovr.queries import Queries, index_of, place_queries, place_triplets
 from subtle.embedding.loop import Work
 from subtle.options import option
 from subtle.run.batches import batched
 from subtle.run.data import load_split
-from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import (
     DataConfig,
     EmbeddingsConfig,
@@ -203,11 +202,6 @@ class CrossAttentionTraining(TrainingRun):
             raise SystemExit(f"{len(self.triplets)} triplets are fewer than two for each process")
         return steps
 
-    def rate_factor(self, step: int) -> float:
-        """The cosine may stay where it is for an epoch."""
-        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
-
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
@@ -215,10 +209,7 @@ class CrossAttentionTraining(TrainingRun):
         batches = epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]
         for rows in self.fetched(batches):
             loss = self.loss_of(rows)
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, rows.tolist())
 
     def row_name(self, row: int) -> str:
@@ -228,18 +219,18 @@ class CrossAttentionTraining(TrainingRun):
 
     def loss_of(self, rows: Tensor) -> Tensor:
         """The loss of this process's triplets with the negatives of all processes."""
-        triplets, clips, device = self.triplets, self.clips, self.accelerator.device
+        config, triplets, clips, device = self.config, self.triplets, self.clips, self.accelerator.device
         query = compose_batch(self.model, clips, triplets.query[rows], triplets.text[rows])
         labels = gather_with_gradient(triplets.label[rows].to(device))
         target = triplets.target[rows].to(device)
         query = gather_with_gradient(query)
-        loss = configured_loss(self.config, query, gather_with_gradient(clips.target_embeds[target]), labels)
+        plain = gather_with_gradient(clips.target_embeds[target])
+        loss = configured_loss(config, query, plain, config.temperature, labels)
         if clips.multimodal_embeds is None:
             return loss
         enriched = gather_with_gradient(clips.multimodal_embeds[target])
-        return (1 - DESCRIPTION_WEIGHT) * loss + DESCRIPTION_WEIGHT * configured_loss(
-            self.config, query, enriched, labels
-        )
+        described = configured_loss(config, query, enriched, config.temperature, labels)
+        return (1 - DESCRIPTION_WEIGHT) * loss + DESCRIPTION_WEIGHT * described
 
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""
@@ -276,16 +267,6 @@ def load_blip(config: CrossAttentionConfig, device: torch.device) -> tuple[BlipE
             "frame; take a BLIP for retrieval, such as Salesforce/blip-itm-large-coco"
         )
     return encoder, BlipForComposedRetrieval.from_pretrained(config.model)
-
-
-def configured_loss(config: CrossAttentionConfig, query: Tensor, target: Tensor, labels: Tensor) -> Tensor:
-    """The configured loss of unit-norm pairs `(n, D)`."""
-    if config.loss == "multi_positive":
-        return multi_positive(query, target, config.temperature, labels)
-    if config.loss == "infonce":
-        return infonce(query, target, config.temperature)
-    normalization = config.row_normalization
-    return hn_nce(query, target, config.temperature, config.alpha, config.beta, row_normalization=normalization)
 
 
 def compose_batch(model: Any, clips: Clips, query: Tensor, text: Tensor) -> Tensor:

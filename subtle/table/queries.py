@@ -25,10 +25,12 @@ from hf_models.encoders import (
     TFCoVREncoder,
     XCLIPEncoder,
 )
-from hf_models.encoders.protocol import mean_of, unit
+from hf_models.encoders.protocol import mean_of, unit_rows
 from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of_queries
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
+COMPOSING = (TFCoVREncoder, XCLIPEncoder, SentenceTransformerEncoder)
+"""Encoders for which the mean of two stored halves is not what they call the mean."""
 DESCRIPTION_WEIGHT = 0.2
 """Of the query that a description makes, beside that of the modification, in ECDE."""
 
@@ -98,7 +100,7 @@ def compose_queries(
     if way in {"text", "captions"}:
         said = {row["query_id"]: row["modification_text"] for row in known}
         made = from_texts(embedder, said if way == "text" else {one: extra_texts[one] for one in said})
-    elif way in {"average", "video"} and not composes_itself(way, embedder.encoder):
+    elif way == "video" or (way == "average" and not isinstance(embedder.encoder, COMPOSING)):
         made = from_halves(way, embedder, known, clips, num_frames)
     else:
         made = embedder.queries(known, clips, num_frames)
@@ -108,7 +110,7 @@ def compose_queries(
         made = replace(made, vectors=vectors, num_encoded=made.num_encoded + described.num_encoded)
     known_ids = {row["query_id"] for row in known}
     failures = {row["query_id"]: NO_CAPTION for row in rows if row["query_id"] not in known_ids}
-    return replace(made, vectors=unit(made.vectors), failures=failures | made.failures)
+    return replace(made, vectors=unit_rows(made.vectors), failures=failures | made.failures)
 
 
 def check_way(way: str, encoder: Any) -> None:
@@ -128,11 +130,6 @@ def check_way(way: str, encoder: Any) -> None:
         raise ValueError(f"{family} is no multimodal language model, which 'prompt' needs; take 'average'")
     if way in {"text", "captions"} and isinstance(encoder, XCLIPEncoder):
         raise ValueError("X-CLIP's texts depend on the video that they are compared with; its queries are 'average'")
-
-
-def composes_itself(way: str, encoder: Any) -> bool:
-    """Whether the mean of two stored halves is not what this encoder calls the mean."""
-    return way == "average" and isinstance(encoder, TFCoVREncoder | XCLIPEncoder | SentenceTransformerEncoder)
 
 
 def from_texts(embedder: Embedder, texts: Mapping[str, str]) -> Embedded:
@@ -168,4 +165,4 @@ def blend(modified: Tensor, described: Tensor, weight: float = DESCRIPTION_WEIGH
         >>> blend(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]), weight=0.5)
         tensor([[0.7071, 0.7071]])
     """
-    return unit((1 - weight) * modified + weight * described)
+    return unit_rows((1 - weight) * modified + weight * described)

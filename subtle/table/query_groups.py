@@ -10,7 +10,7 @@ import polars as pl
 
 from hf_datasets.drafts import replacing
 from hf_datasets.miniature.actions import ALL_ACTIONS
-from hf_datasets.miniature.differences import SAME_TEXT, difference_between
+from hf_datasets.miniature.differences import SAME_TEXT_LABELS, difference_between
 from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
@@ -46,7 +46,7 @@ def groups_of(queries: Iterable[Mapping[str, Any]], held_out: Mapping[str, str] 
 
 def difference_of(source: str | None, target: str | None) -> str | None:
     """Count, direction, order, shape or more than one of them; None for labels that are not rendered."""
-    if any(SAME_TEXT.get(label or "", label) not in ALL_ACTIONS for label in (source, target)):
+    if any(SAME_TEXT_LABELS.get(label or "", label) not in ALL_ACTIONS for label in (source, target)):
         return None
     return difference_between(str(source), str(target)) or MORE
 

@@ -10,7 +10,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.generation.images import image_parts
-from hf_datasets.generation.relevance import HIGHEST, PairToScore
+from hf_datasets.generation.relevance import HIGHEST_RELEVANCE, PairToScore
 from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.captions import caption_of
@@ -97,7 +97,7 @@ def label_score(clip: ClipRow, target_label: str | None, descriptions: Mapping[s
     own, wanted = label_of(clip["label"], clip["description"]), label_of(target_label, descriptions.get(target_label))
     if own is None or wanted is None:
         is_same: bool = clip["label"] == target_label
-        return HIGHEST * is_same
+        return HIGHEST_RELEVANCE * is_same
     return agreement(own, wanted)
 
 
@@ -108,7 +108,7 @@ def agreement(own: Label, wanted: Label) -> int:
         return 0
     score = score_caption(caption_of(own), wanted)
     total = len(score.right) + len(score.wrong) + len(score.not_said)
-    return round(HIGHEST * len(score.right) / total) if total else HIGHEST
+    return round(HIGHEST_RELEVANCE * len(score.right) / total) if total else HIGHEST_RELEVANCE
 
 
 def match(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hf_datasets.records import ClipRow
-from hf_models.encoders.protocol import unit
+from hf_models.encoders.protocol import unit_rows
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from hf_models.tfcovr.ranking import rank_embeds
 from subtle.run.data import load_split, load_splits
@@ -96,7 +96,7 @@ def rank_row(
     queries = place(benchmark, made, targets)
     composed = made.rows(row["query_id"] for row in queries.rows)
     protocol = benchmark.config.protocol
-    ids, _ = rank_embeds(composed, unit(targets.rows(queries.gallery_ids)), queries, protocol=protocol, k=k)
+    ids, _ = rank_embeds(composed, unit_rows(targets.rows(queries.gallery_ids)), queries, protocol=protocol, k=k)
     return Ranked(ids, queries, made.missing, made.num_encoded + targets.num_encoded)
 
 

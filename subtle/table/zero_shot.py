@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from hf_models.encoders import AIMEncoder, load_encoder, short_name
+from hf_models.encoders import AIMEncoder, load_encoder, short_name, short_names
 from hf_models.encoders.aim import is_aim
 from subtle.embedding.loop import Work
 from subtle.options import nearest
@@ -86,12 +86,9 @@ def further_rows(
         >>> [row.name for row in further_rows(["openai/clip-vit-base-patch32"], ["average", "text"], None, None)]
         ['clip-vit-base-patch32, average', 'clip-vit-base-patch32, text']
     """
-    models = list(dict.fromkeys(models))
-    short = [short_name(model) for model in models]
-    names = [model if short.count(name) > 1 else name for model, name in zip(models, short, strict=True)]
     return [
         ZeroShotRow(f"{name}, {way}", "", way, query_frames, target_frames, model=model)
-        for model, name in zip(models, names, strict=True)
+        for name, model in short_names(models).items()
         for way in ways
     ]
 

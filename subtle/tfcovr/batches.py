@@ -119,7 +119,7 @@ class EmbeddingSource:
             }
 
     def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> dict[str, Any]:
-        """What `rank` takes, by position; it does not depend on what is trained."""
+        """What `rank_clips` takes, by position; it does not depend on what is trained."""
         return {
             "video_embeds": self.video_embeds,
             "text_embeds": self.text_embeds,
@@ -170,7 +170,7 @@ class PixelSource:
             yield batch
 
     def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> dict[str, Any]:
-        """What `rank` takes, by position, from the model as it is; what the queries do not need stays zero.
+        """What `rank_clips` takes, by position, from the model as it is; what the queries do not need stays zero.
 
         Every process encodes its part of the clips. Where each holds only a part of the weights all encode all of
         them, since they have to call the model equally often.

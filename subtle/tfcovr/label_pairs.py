@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.tfcovr.label_negatives import COUNTED_ATTRIBUTES
 from hf_datasets.tfcovr.labels import Label, differences
-from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, Encoder, kind, label_pairs
+from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, TextEmbedder, kind, label_pairs
 
+COUNTED_ATTRIBUTES = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
 CHANGES = {
     "numbers": "numbers: turns, twists, saltos",
     "words": "words: shape, direction, legs, ...",
@@ -71,7 +71,7 @@ class PairComparison:
         return rows.sort("cosine", descending=by == "texts", maintain_order=True).head(EXAMPLES).to_dicts()
 
 
-def compare_pairs(labels: Sequence[Label], encoder: Encoder | Any) -> PairComparison:
+def compare_pairs(labels: Sequence[Label], encoder: TextEmbedder | Any) -> PairComparison:
     """Choose pairs by attributes, and as many by the cosines of a text encoder.
 
     Args:

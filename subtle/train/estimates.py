@@ -254,7 +254,7 @@ def plan_vcmr(config: VCMRConfig, num_processes: int) -> Planned:
         ).loss
         return loss
 
-    counts = FIG_COUNTS.get(f"{config.dataset}/{config.train_split}", {})
+    counts = FIG_COUNTS.get(f"{config.dataset}/train", {})
     known = counts.get("moments") if config.dataset_config != "mini" else None
     return Planned(f"{config.model}, {sizes.max_video_clips} clips of a video", model, loss_of, rows=known)
 

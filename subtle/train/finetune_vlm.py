@@ -10,18 +10,19 @@ import torch.distributed as dist
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 
+from hf_models.encoders.estimates import check_memory
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.frame_reading import frames_read
 from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
-from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
+from hf_models.tfcovr.losses import configured_loss, negatives_of
 from subtle.run.accelerator import processes
 from subtle.run.architectures import read_sizes
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
-from subtle.vlm.costs import count_items, estimate_finetuning, estimate_lines, refuse_small_gpu
+from subtle.vlm.costs import CURE, count_items, estimate_finetuning, estimate_lines
 from subtle.vlm.items import Frames, Item, TrainingBatch, chunks_of, clip_loader, embed_items, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
@@ -45,7 +46,8 @@ class FinetuneVLM(TrainingRun):
         model_config = read_checked_config(config.model)
         cost = estimate_finetuning(config, model_config)
         accelerator.print(estimate_lines(cost, config, count_items(config)))
-        refuse_small_gpu(cost, config, device)
+        doing = f"to train with --chunk_size {config.chunk_size}"
+        check_memory(cost, device, config.model, doing=doing, cure=CURE)
         self.source = TextSource(config) if config.train_on == "texts" else ClipSource(config)
         self.clips = dict(self.source.clips)
         self.place_validation()
@@ -160,11 +162,7 @@ class FinetuneVLM(TrainingRun):
         if len(negatives):
             answers = {"labels": labels, "negative_labels": negative_labels}
             further = negatives_of(queries, negatives, temperature, **answers)
-        if config.loss == "multi_positive":
-            return multi_positive(queries, targets, temperature, labels, negative_logits=further)
-        if config.loss == "infonce":
-            return infonce(queries, targets, temperature, negative_logits=further)
-        return hn_nce(queries, targets, temperature, config.alpha, config.beta, negative_logits=further)
+        return configured_loss(config, queries, targets, temperature, labels, negative_logits=further)
 
     def average_gradients(self) -> None:
         """The mean over processes, as DDP takes it."""

@@ -234,11 +234,8 @@ class NoiseEvaluatorTraining(TrainingRun):
             generator = random.Random(f"{config.seed} {progress.epoch} {progress.step}")
             with accelerator.autocast():
                 loss = training_loss(self.scorer, self.clips["train"], batch, generator)
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
+            self.take_step(loss)
             self.scorer.matcher.limit_logit_scale_()
-            self.optimizer.zero_grad()
             self.finish_step(loss, [example.desc_id for example in batch])
 
     def validate(self) -> dict[str, float]:

@@ -128,7 +128,6 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DryRun
         names=COMP_DATASETS,
     )
     clips_config: str = option("mini-clips", "Its configuration.")
-    clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
     num_frames: int = 16
     frame_side: int | None = option(
         None, "Side of the square frames in pixels, to which positions of patches are stretched; none: as the model's."
@@ -199,10 +198,6 @@ class VCMRConfig(TrainingRunConfig, AdamConfig, DryRunConfig, MomentDataConfig):
         "Which clip is a moment's end: its last one, or the one after it, or as the released XML or HERO.",
     )
     granularity: Granularity = option("fine", "Captions to train on.")
-    same_video_negatives: bool = option(
-        False, "Let two captions of one video repel each other, as the released code does."
-    )
-    train_split: str = option("train", "Split to train on.")
     validation_split: str | None = option(
         None, "Split that chooses the epoch; none: validation, or where there is none test, as the released code does."
     )
@@ -260,7 +255,6 @@ class FinetuneVLMConfig(TrainingRunConfig, ActivationConfig, ContrastiveConfig, 
     layers: list[int] | None = option(
         None, "Layers that the head reads, 0 the token embeddings, -1 the last; none: all but the embeddings."
     )
-    head_dim: int = option(256, "Width of the head's blocks, a multiple of 4.")
     temperature: float = 0.05
     beta: float = 0.5
     negatives: list[str] = option(

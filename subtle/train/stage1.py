@@ -163,10 +163,7 @@ class Stage1(TrainingRun):
         for batch, rows in self.fetched(zip(batches, self.parts(items, config.batch_size), strict=True)):
             with accelerator.autocast():
                 loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, rows)
 
     def row_name(self, row: tuple[int, int]) -> str:

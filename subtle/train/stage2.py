@@ -9,16 +9,15 @@ from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
 from transformers import AutoTokenizer
 
-from hf_datasets.tfcovr.labels import answers_of, labels_by_id, reading
+from hf_datasets.tfcovr.labels import answers_of, folded_text, labels_by_id
 from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, numbers_of, place_queries, place_triplets, position
-from hf_models.tfcovr.ranking import rank
+from hf_models.tfcovr.ranking import rank_clips
 from subtle.embedding import embed_clips
 from subtle.run.accelerator import processes
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
-from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import DataConfig
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
@@ -51,10 +50,10 @@ def label_numbers(label2id: dict[str, int]) -> dict[str, int]:
 
 def trained_labels(config: DataConfig) -> dict[str, str]:
     """The labels of training clips, each with what it says."""
-    known = {name: reading(label.description) for name, label in labels_by_id().items()}
+    known = {name: folded_text(label.description) for name, label in labels_by_id().items()}
     clips = load_split(config, "train", clips=True).select_columns(["label", "description"])
     said = {clip["label"]: clip["description"] for clip in clips if clip["label"]}
-    return {label: known.get(label) or reading(said[label] or label) for label in sorted(said)}
+    return {label: known.get(label) or folded_text(said[label] or label) for label in sorted(said)}
 
 
 class Stage2(TrainingRun):
@@ -157,23 +156,15 @@ class Stage2(TrainingRun):
         """The rows of each batch."""
         return epoch_batches(len(self.triplets), epoch, self.config, self.accelerator)
 
-    def rate_factor(self, step: int) -> float:
-        """The cosine may stay where it is for an epoch."""
-        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
-
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
-        config, accelerator, progress = self.config, self.accelerator, self.progress
+        config, progress = self.config, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         batches = self.source.batches(self.triplets, rows, config.query)
         for batch, part in self.fetched(zip(batches, rows, strict=True)):
             loss = self.model(**batch, return_loss=True).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, part.tolist())
 
     def row_name(self, row: int) -> str:
@@ -184,7 +175,8 @@ class Stage2(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; processes share the encoding of its videos."""
         model = self.plain_model.eval()
-        ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
+        embeddings = self.source.embeddings(model, self.queries)
+        ranked, _ = rank_clips(model, self.queries, **embeddings, parts=self.config.query)
         metrics = self.measure(ranked, self.queries)
         return {name: value for name, value in metrics.items() if name.startswith("map@")}
 

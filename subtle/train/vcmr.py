@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ from hf_models import (
     XMLForMomentRetrieval,
 )
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import rank
+from hf_models.moments.ranking import rank_moments
 from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.fig.data import FEATURES_FILE, feature_origins, load_moments, span_preset
-from subtle.fig.measure import MomentRetrievalMeasure, selection_score
+from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.options import nearest
 from subtle.run.accelerator import from_main, processes
 from subtle.run.checkpoints import AGAIN
@@ -127,7 +126,7 @@ class VCMR(TrainingRun):
         long_videos = MOMENT_MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
             load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
-            for split in (config.train_split, config.validation_split)
+            for split in ("train", config.validation_split)
         )
         for split in (self.train_split, self.validation_split):
             split.count_long_queries(config.max_query_tokens)
@@ -171,21 +170,15 @@ class VCMR(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         parts = self.batches(progress.epoch)[progress.step :]
-        make = partial(
-            self.train_split.training_batch,
-            config=self.plain_model.config,
-            same_video_negatives=config.same_video_negatives,
-        )
-        for rows, batch in self.fetched((rows, make(rows)) for rows in parts):
+        model_config = self.plain_model.config
+        read = ((rows, self.train_split.training_batch(rows, model_config)) for rows in parts)
+        for rows, batch in self.fetched(read):
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
             done, first = progress.epoch, config.hard_negative_epoch
             if config.hard_negative_step is not None:
                 done, first = progress.total_steps, config.hard_negative_step
             loss = self.model(**batch, hard_negatives=done >= first).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.take_step(loss)
             self.finish_step(loss, rows.tolist())
 
     def row_name(self, row: int) -> str:
@@ -195,12 +188,12 @@ class VCMR(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""
         model = self.plain_model.eval()
-        rankings = rank(model, self.validation_split)
+        rankings = rank_moments(model, self.validation_split)
         return self.measure(rankings, self.validation_split)
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        """The history keeps what chooses the epoch."""
-        return {self.METRIC: selection_score(metrics)}
+        """The history keeps what chooses the epoch, the sum of two recalls as in the released code."""
+        return {self.METRIC: metrics["vcmr_recall@1_iou@0.5"] + metrics["vcmr_recall@1_iou@0.7"]}
 
     def keep_best(self, state: dict[str, Tensor]) -> None:
         """With their metrics, which become those of the run."""

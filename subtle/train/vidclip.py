@@ -152,9 +152,7 @@ class Training(TrainingRun):
             self.reader.kept = FROZEN_TOKENS.setdefault((weights_fingerprint(model.vision_model), frames), {})
         with self.accelerator.main_process_first():
             if config.stack:
-                self.clips, self.coverage = clips_to_stack(
-                    config.clips_dataset, config.clips_config, config.clips_data_dir, size=config.stack
-                )
+                self.clips, self.coverage = clips_to_stack(config.clips_dataset, config.clips_config, size=config.stack)
                 self.draws = {}
             else:
                 rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
@@ -242,11 +240,8 @@ class Training(TrainingRun):
             if self.visual == "pixel_values":
                 inputs["pixel_values"] = pixels(self.processor, inputs["pixel_values"])
             loss = self.model(**inputs, return_loss=True).loss
-            accelerator.backward(loss)
-            self.clip_gradients()
-            self.optimizer.step()
+            self.take_step(loss)
             self.plain_model.limit_logit_scale_()
-            self.optimizer.zero_grad()
             self.finish_step(loss, part)
 
     def row_name(self, row: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.tfcovr.labels import reading
+from hf_datasets.tfcovr.labels import folded_text
 from hf_datasets.tfcovr.own_clips import OwnClips, read_own_clips
 from subtle.footage.sources import check_video_dir
 
@@ -69,7 +69,7 @@ def count(clips: pl.DataFrame, *, min_clips: int, has_splits: bool) -> Amounts:
         min_clips: The fewest clips to tune on.
         has_splits: Whether the table itself says which clips are held out.
     """
-    table = clips.select("video_id", label=pl.col("description").map_elements(reading, return_dtype=pl.String))
+    table = clips.select("video_id", label=pl.col("description").map_elements(folded_text, return_dtype=pl.String))
     of_label = table.group_by("label").agg(clips=pl.len(), videos=pl.col("video_id").n_unique()).sort("label")
     found = Amounts(len(table), len(of_label), table["video_id"].n_unique())
     found.missing += missing_numbers(found, of_label["label"][0], min_clips)

@@ -7,7 +7,7 @@ import torch
 
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS
 from hf_models.encoders import ENCODERS
-from hf_models.encoders.estimates import TrainingEstimate, check_memory, estimate_head, estimate_lora
+from hf_models.encoders.estimates import TrainingEstimate, estimate_head, estimate_lora
 from hf_models.encoders.loading import choose_frames
 from subtle.run.data import load_split
 from subtle.run.gpus import GPUS, UTILIZATION, cards_for
@@ -68,8 +68,3 @@ def estimate_lines(cost: TrainingEstimate, config: Any, items: int) -> str:
         "reading videos and validation",
     }
     return "\n".join(f"{name + ':':<12} {text}" for name, text in lines.items())
-
-
-def refuse_small_gpu(cost: TrainingEstimate, config: Any, device: torch.device) -> None:
-    """Refuse a GPU that is too small with a ValueError, before anything is loaded."""
-    check_memory(cost, device, config.model, doing=f"to train with --chunk_size {config.chunk_size}", cure=CURE)

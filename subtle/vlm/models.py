@@ -25,14 +25,14 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.drafts import replacing
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.encoders import ENCODERS, LanguageModelEncoder, load_encoder
-from hf_models.encoders.adapters import check_base, read_adapter, with_adapter
+from hf_models.encoders.adapters import check_base_name, read_adapter, with_adapter
 from hf_models.encoders.estimates import target_pattern
 from hf_models.encoders.loading import read_config
 from hf_models.encoders.modeling_layer_head import LayerHead, LayerHeadConfig
 
 LORA_ALPHA = 16
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
-HEAD_LAYERS = 2
+HEAD_LAYERS, HEAD_SIZE = 2, 256
 QWEN_MARKS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 END = "<|endoftext|>"
 WIDTH = 64
@@ -70,7 +70,7 @@ def add_lora(encoder: LanguageModelEncoder, config: Any) -> PeftModel:
         ValueError: The adapter was trained on another model, or its weights are not all there.
     """
     if config.adapter is not None:
-        check_base(read_adapter(config.adapter).base_model_name_or_path, config.adapter, config.model)
+        check_base_name(read_adapter(config.adapter).base_model_name_or_path, config.adapter, config.model)
         try:
             return with_adapter(encoder.model, config.adapter, is_trainable=True)
         except (RuntimeError, ValueError) as error:
@@ -96,7 +96,7 @@ def new_head(model_config: Any, config: Any) -> LayerHead:
             base_model_name_or_path=config.model,
             layers=layers,
             input_size=text.hidden_size,
-            hidden_size=config.head_dim,
+            hidden_size=HEAD_SIZE,
             num_hidden_layers=HEAD_LAYERS,
             dropout=config.lora_dropout,
         )

@@ -12,7 +12,7 @@ from hf_datasets.caption_negatives import THEN, CaptionNegative
 from hf_datasets.comp.disruptions import choose_order
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.label_negatives import kind_of_negative, write_negatives
-from hf_datasets.tfcovr.labels import Label, reading
+from hf_datasets.tfcovr.labels import Label, folded_text
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from subtle.run.data import load_split
 from subtle.run.training import epoch_seed
@@ -51,7 +51,7 @@ class TextSource:
             made += self.sequences()
         self.triplets = made if config.max_triplets is None else made[: config.max_triplets]
         self.coverage = {"triplets": len(made), "usable": len(self.triplets)}
-        texts = dict.fromkeys(reading(str(item.text)) for item in self.all_items())
+        texts = dict.fromkeys(folded_text(str(item.text)) for item in self.all_items())
         self.places = index_of(list(texts))  # the same on every process
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class TextSource:
 
     def meanings(self, items: Sequence[Item]) -> Tensor:
         """A number for what each text says, `(n,)`."""
-        return torch.tensor([self.places[reading(str(item.text))] for item in items], dtype=torch.int64)
+        return torch.tensor([self.places[folded_text(str(item.text))] for item in items], dtype=torch.int64)
 
     def all_items(self) -> list[Item]:
         """Everything that training reads."""
@@ -105,12 +105,12 @@ class TextSource:
         captions = {label.description: label_id for label_id, label in reversed(self.labels.items())}
         of_reading: dict[str, list[str]] = {}
         for text, label_id in captions.items():
-            of_reading.setdefault(reading(text), []).append(label_id)
+            of_reading.setdefault(folded_text(text), []).append(label_id)
         rows: list[dict[str, Any]] = [
             {
                 "query_clip_id": f"query {number}",
                 "modification_text": query_text(self.labels[source].description, modification),
-                "target_clip_ids": of_reading[reading(self.labels[target].description)],
+                "target_clip_ids": of_reading[folded_text(self.labels[target].description)],
             }
             for number, (source, target, modification) in enumerate(self.held_out)
         ][: self.config.validation_queries]
@@ -140,7 +140,7 @@ class ClipSource:
         self.places = {label_id: place for place, label_id in enumerate(sorted(self.labels))}
         meanings: dict[str, str] = {}
         self.meaning = {
-            label_id: meanings.setdefault(reading(label.description), label_id)
+            label_id: meanings.setdefault(folded_text(label.description), label_id)
             for label_id, label in self.labels.items()
         }
         rows = load_split(config, "train").to_polars().explode("target_clip_ids")

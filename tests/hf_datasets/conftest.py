@@ -5,6 +5,7 @@ import pytest
 
 from hf_datasets.builders import BUILDERS
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+from hf_datasets.publish import COUNTS_END, COUNTS_START
 
 BUILDER = '''
 """A builder for the tests."""
@@ -52,6 +53,20 @@ class Numbers(RegisteredBuilder):
 '''
 
 
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path, monkeypatch):
+    """An empty cache of `datasets` for each test; a module whose tests share one defines this fixture anew."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def card(tmp_path):
+    """A card as `write_folder` starts from one."""
+    path = tmp_path / "card.md"
+    path.write_text(f"---\nlicense: mit\n---\n# Card\n{COUNTS_START}\nold\n{COUNTS_END}\nrest\n")
+    return path
+
+
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory):
     """The folder of two competitions per split; tests only read it."""
@@ -68,12 +83,11 @@ def miniature(tmp_path_factory):
 
 @pytest.fixture
 def numbers(tmp_path, monkeypatch):
-    """The name of a registered builder in an empty cache and an empty working folder."""
+    """The name of a registered builder, in an empty working folder."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "numbers_of_tests.py").write_text(BUILDER)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.syspath_prepend(tmp_path / "modules")
     monkeypatch.setitem(BUILDERS, "numbers", "numbers_of_tests")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     return "numbers"

@@ -80,8 +80,7 @@ def test_arguments_that_a_registered_name_would_ignore_are_refused_with_the_cure
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_a_folder_that_is_not_a_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+def test_a_folder_that_is_not_a_miniature_is_refused_with_the_other_configurations(name, tmp_path):
     expected = rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
     with pytest.raises(FileNotFoundError, match=expected):
         datasets.load_dataset(name, data_dir=str(tmp_path))
@@ -102,12 +101,12 @@ def test_a_builder_survives_pickling(numbers):
     assert pickle.loads(pickle.dumps(builder)).cache_dir == builder.cache_dir
 
 
-def test_changed_annotations_are_read_again_and_other_files_do_not_matter(numbers, tmp_path):
+def test_changed_annotations_and_new_videos_are_read_again_and_other_files_do_not_matter(numbers, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
 
-    def cache_dir():
-        return datasets.load_dataset_builder(numbers, data_dir=str(folder)).cache_dir
+    def cache_dir(option="data_dir"):
+        return datasets.load_dataset_builder(numbers, **{option: str(folder)}).cache_dir
 
     before = cache_dir()
     (folder / "frame.jpg").write_bytes(b"")
@@ -117,15 +116,9 @@ def test_changed_annotations_are_read_again_and_other_files_do_not_matter(number
     assert after != before
     (folder / "train.csv").write_text("12")
     assert cache_dir() not in {before, after}
-
-
-def test_new_videos_in_the_folder_rebuild_the_data(numbers, tmp_path):
-    def cache_dir():
-        return datasets.load_dataset_builder(numbers, video_dir=str(tmp_path / "here")).cache_dir
-
-    before = cache_dir()
-    (tmp_path / "here" / "a.mp4").touch()
-    assert cache_dir() != before
+    before = cache_dir("video_dir")
+    (folder / "a.mp4").touch()
+    assert cache_dir("video_dir") != before
 
 
 def test_an_edit_of_the_package_makes_the_cache_stale(numbers, monkeypatch):

@@ -71,8 +71,7 @@ def test_a_table_of_own_clips_that_datasets_wrote_is_read_as_names(labeled, tmp_
     assert not rejections
 
 
-def test_contrasts_take_a_dataset_a_stream_and_rows_alike(miniature, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+def test_contrasts_take_a_dataset_a_stream_and_rows_alike(miniature):
     rows = datasets.load_dataset("activitynet_comp", data_dir=str(miniature), split="train")
     assert isinstance(rows.features["disruption_type"], ClassLabel)
     contrasts = group(list(with_names(rows)))
@@ -95,9 +94,8 @@ def test_contrasts_take_a_dataset_a_stream_and_rows_alike(miniature, tmp_path, m
     ],
 )
 def test_a_published_file_says_the_names_to_who_has_only_pyarrow_and_datasets(
-    name, config, column, names, miniature, tmp_path, monkeypatch
+    name, config, column, names, miniature, tmp_path
 ):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     rows = datasets.load_dataset(name, config, data_dir=str(miniature), split="test")
     rows.remove_columns([one for one in ("video",) if one in rows.column_names]).to_parquet(tmp_path / "test.parquet")
     read = Features.from_arrow_schema(pq.read_schema(tmp_path / "test.parquet"))[column]
@@ -105,8 +103,7 @@ def test_a_published_file_says_the_names_to_who_has_only_pyarrow_and_datasets(
     assert set(pq.read_table(tmp_path / "test.parquet")[column].to_pylist()) <= {*range(len(names)), None}
 
 
-def test_the_metric_says_how_a_label_becomes_the_name_it_needs(miniature, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+def test_the_metric_says_how_a_label_becomes_the_name_it_needs(miniature):
     rows = datasets.load_dataset("activitynet_comp", data_dir=str(miniature), split="test")
     similarities = [{"positive": 1.0, "negative": 0.0}] * len(rows)
     metric = evaluate.load(str(Path(metrics.__file__).parent / "comprehensive_accuracy"))

@@ -17,10 +17,10 @@ from odd_values import LONG_RUN
 from hf_datasets.builders import write_rejections
 from hf_datasets.comp import release as comp_release
 from hf_datasets.fig import release as fig_release
-from hf_datasets.fig.moments import read_moments
+from hf_datasets.fig.moments import moments_of_splits
 from hf_datasets.records import CaptionedVideo, Clip, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
-from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.charades_sta import read_charades_durations, read_charades_sta
 from hf_datasets.sources.didemo import read_didemo
 from hf_datasets.sources.finediving import read_finediving
 from hf_datasets.sources.finegym import read_finegym
@@ -68,7 +68,7 @@ def read_tfcovr(other, path):
     """A release with one damaged file; `other` is the file that is as it should be."""
     sound = path.with_name(f"{other}.csv")
     sound.write_text(as_csv(TRAIN if other == "train" else QUERIES), encoding="utf-8")
-    rows, rejections = tfcovr_release.read_release(path.parent)
+    rows, rejections = tfcovr_release.read_released_triplets(path.parent)
     own = rows["test" if other == "train" else "train"]
     return [*own.to_dicts(), *rejections]
 
@@ -86,15 +86,15 @@ def as_csv(rows):
 
 
 READERS = {
-    "fig": ("charades_fig_test.jsonl", FIG, as_lines, fig_release.read_release),
-    "comp": ("x.json", COMP, json.dumps, comp_release.read_release),
+    "fig": ("charades_fig_test.jsonl", FIG, as_lines, fig_release.read_released_moments),
+    "comp": ("x.json", COMP, json.dumps, comp_release.read_released_pairs),
     "activitynet": ("val_1.json", ACTIVITYNET, json.dumps, read_activitynet_captions),
     "youcook2": ("youcookii_annotations.json", YOUCOOK2, json.dumps, partial(read_youcook2, subset="training")),
     "didemo": ("val_data.json", DIDEMO, json.dumps, read_didemo),
     "finegym": ("finegym_annotation_info_v1.1.json", FINEGYM, json.dumps, read_gym),
     "finediving": ("fine.pkl", FINEDIVING, pickle.dumps, partial(read_finediving, descriptions={"103b": "dive"})),
     "charades": ("charades_sta_test.txt", CHARADES, str, partial(read_charades_sta, durations={"AAAA": 9.0})),
-    "durations": ("Charades_v1_test.csv", DURATIONS, str, lambda path: [read_durations(path)]),
+    "durations": ("Charades_v1_test.csv", DURATIONS, str, lambda path: [read_charades_durations(path)]),
     "tfcovr train": ("train.csv", TRAIN, as_csv, partial(read_tfcovr, "test")),
     "tfcovr test": ("test.csv", QUERIES, as_csv, partial(read_tfcovr, "train")),
 }
@@ -181,8 +181,8 @@ def test_many_damaged_files_give_rows_and_rejections_or_an_error_that_names_them
 
 
 REAL = {
-    "charades_fig/charades_fig_test.jsonl": fig_release.read_release,
-    "didemo_fig/didemo_fig_val.jsonl": fig_release.read_release,
+    "charades_fig/charades_fig_test.jsonl": fig_release.read_released_moments,
+    "didemo_fig/didemo_fig_val.jsonl": fig_release.read_released_moments,
     "activitynet_captions/val_1.json": read_activitynet_captions,
     "youcook2/val.json": read_youcook2,
 }
@@ -259,13 +259,13 @@ def test_half_a_dive_key_and_a_number_that_python_does_not_print_are_rejected(tm
 
 def test_deep_json_is_an_error_of_one_line_in_a_list_and_a_rejection_in_a_line(tmp_path):
     deep = "[" * 100_000 + "]" * 100_000
-    for name, read in (("val_1.json", read_activitynet_captions), ("x.json", comp_release.read_release)):
+    for name, read in (("val_1.json", read_activitynet_captions), ("x.json", comp_release.read_released_pairs)):
         (tmp_path / name).write_text(deep)
         with pytest.raises(ValueError, match=rf"{re.escape(name)} is not a JSON file \(.*recursion") as caught:
             list(read(tmp_path / name))
         assert "\n" not in str(caught.value)
     (tmp_path / "charades_fig_test.jsonl").write_text(f"{deep}\n{as_lines(FIG)}")
-    rejection, *moments = fig_release.read_release(tmp_path / "charades_fig_test.jsonl")
+    rejection, *moments = fig_release.read_released_moments(tmp_path / "charades_fig_test.jsonl")
     assert "charades_fig_test.jsonl:1" in rejection.reason
     assert len(moments) == 3
 
@@ -274,7 +274,7 @@ def test_one_absurd_end_does_not_change_the_unit_of_the_others(tmp_path):
     seconds = [row | {"original_video/end_time": 90, "query_video/end_time": 9} for row in COMP]
     seconds[1]["original_video/end_time"] = 1e300
     (tmp_path / "x.json").write_text(json.dumps(seconds))
-    assert next(comp_release.read_release(tmp_path / "x.json"))["query_end_seconds"] == 9.0
+    assert next(comp_release.read_released_pairs(tmp_path / "x.json"))["query_end_seconds"] == 9.0
 
 
 def test_a_table_of_durations_keeps_its_readable_rows(tmp_path):
@@ -289,11 +289,11 @@ def test_a_table_of_durations_keeps_its_readable_rows(tmp_path):
         "EEEE,z,9",
     ]
     path.write_text("\n".join(rows))
-    assert read_durations(path) == {"AAAA": 30.5, "EEEE": 9.0}
+    assert read_charades_durations(path) == {"AAAA": 30.5, "EEEE": 9.0}
     for content, message in ((b"id,length\nA,x\n", "line 2: 'x' is not"), (b"id\n", "lacks"), (b"\xff", "UTF-8")):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"Charades_v1_test\.csv .*{message}"):
-            read_durations(path)
+            read_charades_durations(path)
 
 
 def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
@@ -306,7 +306,7 @@ def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
     lines.insert(6, b"q9_1," + b"x" * 200_000 + b",40,41,c\r\n")  # row 5: a field too long
     lines.append(b"q9_1,t9_1\r\n")  # row 8: too short
     (tmp_path / "train.csv").write_bytes(b"".join(lines))
-    rows, rejections = tfcovr_release.read_release(tmp_path)
+    rows, rejections = tfcovr_release.read_released_triplets(tmp_path)
     assert rows["train"]["query_clip_id"].to_list() == ["q0_1", "q1\n_1", "q1_1", "q2_1"]
     found = [
         (rejection.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", rejection.reason)[1])
@@ -319,22 +319,22 @@ def test_a_quote_that_is_never_closed_names_its_row(tmp_path):
     (tmp_path / "test.csv").write_text(as_csv(QUERIES))
     (tmp_path / "train.csv").write_text(as_csv(TRAIN[:2]) + 'q9_1,"t9_1,40,41,c\nq8_1,t8_1,40,41,c\n')
     with pytest.raises(ValueError, match=r"train\.csv, row 3: a quote is opened and never closed"):
-        tfcovr_release.read_release(tmp_path)
+        tfcovr_release.read_released_triplets(tmp_path)
 
 
 def test_columns_of_another_type_in_a_parquet_file_are_an_error_that_names_it(tmp_path):
     pl.DataFrame(TRAIN).write_parquet(tmp_path / "train.parquet")
     pl.DataFrame(QUERIES).with_columns(target_videos_ids=pl.lit(3)).write_parquet(tmp_path / "test.parquet")
     with pytest.raises(ValueError, match=r"test\.parquet"):
-        tfcovr_release.read_release(tmp_path)
+        tfcovr_release.read_released_triplets(tmp_path)
     (tmp_path / "test.parquet").write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
     with pytest.raises(ValueError, match=r"test\.parquet cannot be read"):
-        tfcovr_release.read_release(tmp_path)
+        tfcovr_release.read_released_triplets(tmp_path)
 
 
 def test_moments_with_damage_reach_the_table(tmp_path):
     path = tmp_path / "charades_fig_test.jsonl"
     path.write_text(as_lines([*FIG, FIG[0] | {"desc_id": HUGE}, FIG[0] | {"desc_id": 9, "video": "\ud800"}]))
-    moments, rejections = read_moments({"test": Path(path)})
+    moments, rejections = moments_of_splits({"test": Path(path)})
     assert moments["desc_id"].to_list() == [0, 1, 2]
     assert len(rejections) == 2

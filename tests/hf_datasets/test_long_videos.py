@@ -35,11 +35,6 @@ print(json.dumps([len(clips), len(videos), videos.features["split"].int2str(vide
 """
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_miniature_of_every_name_has_each_long_video_once(name, miniature):
     videos = datasets.load_dataset(name, "mini-videos", data_dir=str(miniature))

@@ -194,4 +194,6 @@ def test_the_command_reports_a_name_as_ready_only_if_it_opens(numbers, tmp_path,
     assert f"remove {folder} and prepare it again" in errors
     shutil.rmtree(folder)
     assert main() == 0
-    assert 'Open it in any process with `load_dataset("numbers")`.' in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert output.splitlines()[:2] == ["numbers mini: train 3", "numbers mini-clips: train 3"]
+    assert 'Open it in any process with `load_dataset("numbers")`.' in output

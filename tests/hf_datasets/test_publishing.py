@@ -5,7 +5,6 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,11 +19,6 @@ from subtle.hub.publish import prepare_dataset as prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
 ORIGINS = ("mini", "hard", "unseen", "release", "source", "own")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def test_of_what_stands_beside_the_package_no_module_is_taken_and_of_the_package_those_that_are_imported(
@@ -91,21 +85,9 @@ def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
 
 
 def test_blocks_in_blocks_are_kept_only_where_both_fit():
-    lines = [
-        "<!-- only *-clips -->",
-        "a",
-        "<!-- only *-videos -->",
-        "b",
-        "<!-- end only -->",
-        "c",
-        "<!-- end only -->",
-        "d",
-    ]
-    kept = {
-        names: "".join(kept_for(names, "\n".join(lines)).split())
-        for names in (("x-clips", "x-videos"), ("x-clips",), ("x-videos",))
-    }
-    assert list(kept.values()) == ["abcd", "acd", "d"]
+    text = "<!-- only *-clips -->\na\n<!-- only *-videos -->\nb\n<!-- end only -->\nc\n<!-- end only -->\nd"
+    for names, kept in ((("x-clips", "x-videos"), "abcd"), (("x-clips",), "acd"), (("x-videos",), "d")):
+        assert "".join(kept_for(names, text).split()) == kept
 
 
 def test_a_block_for_what_is_not_published_is_kept_where_nothing_fits():

@@ -49,16 +49,11 @@ def test_every_name_streams_in_forked_workers_and_on_nodes_without_hanging(minia
     assert all(all(rows) for rows in on_nodes.values()), on_nodes
 
 
-@pytest.fixture
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.mark.parametrize(
     ("name", "config"),
     [("tfcovr", "mini"), ("tfcovr", "mini-clips"), ("youcook2_comp", "mini"), ("charades_fig", "mini-videos")],
 )
-def test_shards_hold_the_rows_of_the_whole_in_their_order(name, config, miniature, cached):
+def test_shards_hold_the_rows_of_the_whole_in_their_order(name, config, miniature):
     def load(**options):
         return datasets.load_dataset(name, config, data_dir=str(miniature), split="train", **options)
 

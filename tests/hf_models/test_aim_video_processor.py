@@ -10,7 +10,7 @@ from PIL import Image
 from transformers import AutoVideoProcessor, CLIPImageProcessor, SiglipImageProcessor
 
 from hf_models import AIMVideoProcessor
-from hf_models.tfcovr.video_processing_aim import middle_frame_indices, read_frames
+from hf_models.tfcovr.video_processing_aim import decode_frames, middle_frame_indices
 
 # Frames of a video of so many, as the release of TF-CoVR chooses them.
 GOLDEN = {
@@ -67,22 +67,12 @@ def test_no_frames_is_an_error(total, wanted):
         middle_frame_indices(total, wanted)
 
 
-def test_a_file_gives_the_requested_frames(video):
-    processor = AIMVideoProcessor(num_frames=12, **SMALL)
-    pixel_values = processor(video, return_tensors="pt").pixel_values
-    assert pixel_values.shape == (1, 12, 3, 16, 16)
-    assert numbers(pixel_values[0]) == GOLDEN[12, 30]
-
-
-def test_a_file_shorter_than_the_clip_repeats_from_its_start(video):
-    frames, metadata = read_frames(str(video), lambda metadata: [0, 1, 2, 0, 1])
-    assert (frames[:, 0, 0, 0] // 4).tolist() == [0, 1, 2, 0, 1]
-    assert (metadata.total_num_frames, metadata.fps, metadata.frames_indices) == (30, 25.0, [0, 1, 2, 0, 1])
-
-
-def test_all_frames_come_where_none_are_chosen(video):
-    frames, _ = read_frames(str(video))
-    assert (frames[:, 0, 0, 0] // 4).tolist() == list(range(30))
+@pytest.mark.parametrize("chosen", [[0, 1, 2, 0, 1], None], ids=["repeated", "all"])
+def test_a_file_gives_the_frames_that_are_chosen_or_all(video, chosen):
+    frames, metadata = decode_frames(str(video), chosen and (lambda metadata: chosen))
+    expected = chosen or list(range(30))
+    assert (frames[:, 0, 0, 0] // 4).tolist() == metadata.frames_indices == expected
+    assert (metadata.total_num_frames, metadata.fps) == (30, 25.0)
 
 
 def test_every_form_of_a_video_gives_the_same(video):
@@ -157,13 +147,11 @@ def test_a_saved_processor_loads_with_the_same_settings(video, tmp_path):
     processor = AIMVideoProcessor(num_frames=6, size={"shortest_edge": 20}, do_center_crop=True, crop_size=16)
     processor.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "aim"}')
+    expected = processor(video, return_tensors="pt").pixel_values
     for loaded in (AIMVideoProcessor.from_pretrained(tmp_path), AutoVideoProcessor.from_pretrained(tmp_path)):
         assert type(loaded) is AIMVideoProcessor
         assert loaded.to_dict() == processor.to_dict()
-        assert torch.equal(
-            loaded(video, return_tensors="pt").pixel_values,
-            processor(video, return_tensors="pt").pixel_values,
-        )
+        assert torch.equal(loaded(video, return_tensors="pt").pixel_values, expected)
 
 
 @pytest.mark.parametrize(
@@ -176,13 +164,11 @@ def test_a_saved_processor_loads_with_the_same_settings(video, tmp_path):
 )
 def test_frames_are_prepared_as_an_image_processor_prepares_images(image_processor, height, width):
     made = AIMVideoProcessor.from_image_processor(image_processor, num_frames=5)
-    means = {"image_mean": image_processor.image_mean, "image_std": image_processor.image_std}
-    by_hand = AIMVideoProcessor(size={"height": height, "width": width}, num_frames=5, **means)
-    assert made.to_json_string() == by_hand.to_json_string()
     default = AIMVideoProcessor.from_image_processor(image_processor)
-    assert (
-        default.to_json_string() == AIMVideoProcessor(size={"height": height, "width": width}, **means).to_json_string()
-    )
+    fields = {"image_mean": image_processor.image_mean, "image_std": image_processor.image_std}
+    fields["size"] = {"height": height, "width": width}
+    assert made.to_json_string() == AIMVideoProcessor(**fields, num_frames=5).to_json_string()
+    assert default.to_json_string() == AIMVideoProcessor(**fields).to_json_string()
 
 
 def test_a_video_that_is_missing_or_does_not_decode_is_named(tmp_path):

@@ -1,28 +1,16 @@
 """The approximate index finds what the exact search finds where all parts are visited, and new moments at once."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from stored_moments import moment_table
 
 from hf_models.index import store
 from hf_models.index.search import default_probes, search_moments
-from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
+from hf_models.index.store import IndexedModel, MomentIndex
 
 
 def rows(start, vectors):
-    names = [f"{start + place:05}" for place in range(len(vectors))]
-    moments = [
-        {
-            "moment_id": name,
-            "video": name,
-            "label": name[-1],
-            "start_seconds": 0.0,
-            "end_seconds": 1.0,
-            "vector": vector,
-        }
-        for name, vector in zip(names, vectors, strict=True)
-    ]
-    return pa.Table.from_pylist(moments, schema=moment_schema(8))
+    return moment_table([f"{start + place:05}" for place in range(len(vectors))], vectors)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +38,7 @@ def test_all_parts_together_are_the_exact_search(filled, monkeypatch):
     assert [one.columns for one in index.moments("k").list_indices()].count(["vector"]) == 1
     queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
     for query in queries:
-        for where in (None, "label = '3'"):
+        for where in (None, "video LIKE '%3'"):
             exact = search_moments(index, model, query, limit=20, where=where)
             assert search_moments(index, model, query, limit=20, where=where, probes=1000) == exact
     with pytest.raises(ValueError, match="probes must be at least 1"):

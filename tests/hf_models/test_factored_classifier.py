@@ -21,20 +21,8 @@ def test_logits_are_the_sums_over_the_factors_of_each_class():
     torch.testing.assert_close(classifier(embeds), expected)
 
 
-def test_classes_with_equal_factors_get_equal_logits_and_others_do_not():
-    logits = FactoredClassifier(8, FACTORS)(torch.randn(4, 8))
-    torch.testing.assert_close(logits[:, 0], logits[:, 3])
-    assert not torch.allclose(logits[:, 0], logits[:, 1])
-
-
 def test_a_factor_named_twice_counts_once():
     assert FactoredClassifier(8, [["leap", "leap"]]).membership.tolist() == [[1.0]]
-
-
-def test_what_classes_have_in_common_is_trained_by_each_of_them():
-    classifier = FactoredClassifier(8, FACTORS)
-    classifier(torch.randn(1, 8))[0, 0].backward()
-    assert classifier.linear.weight.grad.any(1).tolist() == [True, True, False, False]  # salto, 1 turn, 2 turns, leap
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,15 @@ from functools import partial
 
 import pytest
 import torch
+from loads_equal import assert_loads_equal
+from quiet_trainer import QUIET
 from safetensors.torch import load_file, save_file
+from small_tfcovr import CLIPS, IMAGE, MASK, NARROW, SMALL, TOKENS, aim, bert
 from torch.nn import functional as F
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoProcessor,
-    BertConfig,
     BertModel,
     CLIPVisionConfig,
     CLIPVisionModel,
@@ -20,7 +22,6 @@ from transformers import (
 )
 
 from hf_models import (
-    AIMConfig,
     AIMForVideoClassification,
     AIMModel,
     FactoredCoVRConfig,
@@ -29,9 +30,8 @@ from hf_models import (
     TFCoVRForComposedRetrieval,
     TFCoVRProcessor,
 )
+from hf_models.checkpoints import open_whole
 
-SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-IMAGE = {"image_size": 8, "patch_size": 4}
 NAMES = ("leap", "turn", "leap with turn")  # trained on
 LABELS = {"id2label": dict(enumerate(NAMES)), "label2id": {name: number for number, name in enumerate(NAMES)}}
 FACTORS = {"label_factors": [["leap"], ["turn"], ["leap", "turn", "leap with turn"]]}
@@ -42,19 +42,11 @@ UNSEEN = {
     "label_words": [["leap"], ["turn"], ["leap", "with", "turn"], ["leap", "with"]],
     "word_tokens": [[5], [7, 2], [3]],
 }
-TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
-MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 ANSWERS = torch.tensor([2, 0])
-NARROW = {"fusion_hidden_dim": 8}  # where no fusion is used: the default draws 40 million weights
 
 
-def aim(**changes):
-    return AIMConfig(num_frames=4, temporal_pooling="gru", **IMAGE, **SMALL, **changes)
-
-
-def bert():
-    return BertConfig(vocab_size=20, **SMALL)
+def recurrent_aim(**changes):
+    return aim(temporal_pooling="gru", **changes)
 
 
 def spread(model, std=0.5):
@@ -66,7 +58,7 @@ def spread(model, std=0.5):
 
 def make_model(**config):
     torch.manual_seed(0)
-    fields = {"vision_config": aim(), "text_config": bert(), "fusion_hidden_dim": 8, **UNSEEN, **FACTORS, **config}
+    fields = {"vision_config": recurrent_aim(), "text_config": bert(), **NARROW, **UNSEEN, **FACTORS, **config}
     return spread(FactoredCoVRForComposedRetrieval(FactoredCoVRConfig(**fields)))
 
 
@@ -137,12 +129,12 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
     torch.manual_seed(0)
     models = {
-        "stage1": AIMForVideoClassification(aim(**LABELS, **FACTORS)),
-        "plain": AIMForVideoClassification(AIMConfig(num_frames=4, **IMAGE, **SMALL, **LABELS)),
-        "encoder": AIMModel(aim()),
+        "stage1": AIMForVideoClassification(recurrent_aim(**LABELS, **FACTORS)),
+        "plain": AIMForVideoClassification(aim(**LABELS)),
+        "encoder": AIMModel(recurrent_aim()),
         "text": BertModel(bert()),
         "clip": CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)),
-        "tfcovr": TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=aim(), text_config=bert(), **NARROW)),
+        "tfcovr": TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=recurrent_aim(), text_config=bert(), **NARROW)),
         "factored": make_model(),
     }
     for name, model in models.items():
@@ -260,7 +252,7 @@ def test_every_parameter_that_may_train_gets_a_gradient(config, tmp_path):
 def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path):
     rows = [{name: value[row % 2] for name, value in loss_inputs().items()} for row in range(4)]
     sizes = {"per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "max_steps": 2}
-    arguments = TrainingArguments(str(tmp_path), **sizes, report_to=[], use_cpu=True, disable_tqdm=True)
+    arguments = TrainingArguments(str(tmp_path), **sizes, **QUIET)
     model = make_model()
     before = {name: one.clone() for name, one in model.named_parameters()}
     trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
@@ -326,17 +318,13 @@ def test_the_size_of_embeddings_is_the_number_of_labels_whatever_the_fusion_give
 def test_a_saved_model_loads_equal_through_every_class(processor, tmp_path):
     model = make_model(projection_dim=12, standardize_video=True)
     model.set_video_statistics(torch.randn(9, 16))
-    for part in (model, processor):
-        part.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+
+    def features(model):
+        return model.get_query_features(CLIPS, TOKENS, MASK), model.get_target_features(CLIPS)
+
+    assert_loads_equal(model, tmp_path, features)
     assert isinstance(AutoProcessor.from_pretrained(tmp_path), TFCoVRProcessor)
-    for cls in (AutoModel, FactoredCoVRForComposedRetrieval):
-        again = cls.from_pretrained(tmp_path)
-        assert type(again) is FactoredCoVRForComposedRetrieval
-        torch.testing.assert_close(again.state_dict(), model.state_dict(), atol=0, rtol=0)
-        for features in ("get_query_features", "get_target_features"):
-            inputs = (CLIPS, TOKENS, MASK)[: 1 if "target" in features else 3]
-            torch.testing.assert_close(getattr(again, features)(*inputs), getattr(model, features)(*inputs))
-    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
 
 
 @pytest.mark.parametrize("source", ["stage1", "plain", "factored"])
@@ -390,10 +378,24 @@ def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
 
 @pytest.mark.parametrize("source", ["encoder", "clip", "tfcovr"])
 def test_a_video_model_without_a_classifier_is_refused_with_the_cure(folders, source):
-    make = partial(FactoredCoVRForComposedRetrieval.from_vision_text_pretrained, **NARROW)
+    make = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained
     with pytest.raises(ValueError, match=r"without a classifier of labels; give the model that stage1\.py wrote"):
-        make(folders / source, folders / "text")
-    make(folders / "stage1", folders / "text")
+        make(folders / source, folders / "text", **NARROW)
+
+
+def test_a_folder_of_an_earlier_version_is_refused_in_one_line_with_the_cure(tmp_path, capfd):
+    make_model().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights = {name: weight for name, weight in weights.items() if not name.startswith("word_edit")}
+    weights["text_projection.weight"] = weights["text_projection.weight"][:, :16].clone()  # without words
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    says = (
+        "4 weights of .* do not fit, such as text_projection.weight, word_edit.*an earlier version .*: train it again"
+    )
+    with pytest.raises(ValueError, match=says) as refusal:
+        open_whole(AutoModel, tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert "REPORT" not in capfd.readouterr().err
 
 
 def test_a_classifier_whose_weights_are_missing_is_refused(folders, tmp_path):
@@ -407,28 +409,14 @@ def test_a_classifier_whose_weights_are_missing_is_refused(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cls", "source", "says"),
+    ("cls", "source", "kind"),
     [
-        (
-            FactoredCoVRForComposedRetrieval,
-            "tfcovr",
-            "'tfcovr' config.*FactoredCoVRForComposedRetrieval.from_vision_text_pretrained builds",
-        ),
-        (
-            FactoredCoVRForComposedRetrieval,
-            "text",
-            "'bert' config.*FactoredCoVRForComposedRetrieval.from_vision_text_pretrained builds",
-        ),
-        (
-            TFCoVRForComposedRetrieval,
-            "factored",
-            "'factored_covr' config.*TFCoVRForComposedRetrieval.from_vision_text_pretrained builds",
-        ),
-        (AIMModel, "factored", "not an AIMModel but .*vision_model"),
+        (FactoredCoVRForComposedRetrieval, "tfcovr", "tfcovr"),
+        (TFCoVRForComposedRetrieval, "factored", "factored_covr"),
     ],
 )
-def test_a_folder_of_another_architecture_is_refused(folders, cls, source, says):
-    with pytest.raises(ValueError, match=says):
+def test_the_folder_of_the_other_composed_model_is_refused(folders, cls, source, kind):
+    with pytest.raises(ValueError, match=f"'{kind}' config.*{cls.__name__}.from_vision_text_pretrained builds"):
         cls.from_pretrained(folders / source)
 
 
@@ -451,33 +439,3 @@ def test_a_folder_of_another_architecture_is_refused(folders, cls, source, says)
 def test_a_configuration_that_does_not_fit_is_refused(config, message):
     with pytest.raises(Exception, match=message):
         make_model(**config)
-
-
-WITHOUT_THE_PACKAGE = """
-import sys
-sys.modules["hf_models"] = None  # as if it were not installed
-import torch
-from transformers import AutoModel, AutoProcessor
-folder, case = sys.argv[1], torch.load(sys.argv[2], weights_only=True)
-model = AutoModel.from_pretrained(folder, trust_remote_code=True)
-for name, given in (("query", case["given"]), ("target", {"pixel_values": case["given"]["pixel_values"]})):
-    torch.testing.assert_close(getattr(model, f"get_{name}_features")(**given), case[name])
-processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-print(type(model).__module__, type(processor).__name__, processor.video_processor.num_frames)
-"""
-
-
-@pytest.mark.slow  # the test of the cards does so for each family in one process
-def test_a_saved_folder_works_where_the_package_is_not_installed(processor, tmp_path, warm_python):
-    model = make_model(projection_dim=12)
-    for part in (model, processor):
-        part.save_pretrained(tmp_path / "model")
-    given = {"pixel_values": CLIPS, "input_ids": TOKENS, "attention_mask": MASK}
-    query, target = model.get_query_features(**given), model.get_target_features(CLIPS)
-    torch.save({"given": given, "query": query.detach(), "target": target.detach()}, tmp_path / "case.pt")
-    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
-    script = ["-c", WITHOUT_THE_PACKAGE, tmp_path / "model", tmp_path / "case.pt"]
-    done = warm_python.run(script, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    module, kind, num_frames = done.stdout.split()
-    assert (module.partition(".")[0], kind, num_frames) == ("transformers_modules", "TFCoVRProcessor", "4")

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from hf_models.feature_store import FeatureStore, checked, fit_clips, open_features
+from hf_models.feature_store import FeatureStore, checked_features, fit_clips, open_features
 
 VIDEOS = {"a": torch.arange(6.0).view(3, 2), "b": torch.ones(1, 2), "c": -torch.ones(5, 2)}
 DETAILS = {"weights": "8c1f"}
@@ -248,4 +248,4 @@ def test_short_videos_stay_and_long_ones_can_be_cut():
 )
 def test_features_of_another_shape_or_not_finite_are_refused_by_name(features, message):
     with pytest.raises(ValueError, match=f"features of video x .*{message}"):
-        checked(features, "video x", 2)
+        checked_features(features, "video x", 2)

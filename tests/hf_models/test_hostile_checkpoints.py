@@ -18,6 +18,7 @@ from hf_models.moments import convert_tvr
 from hf_models.tfcovr import convert_aim
 
 KNOWN = {"adapter_scale": 0.5, "num_attention_heads": 2}
+OLD = {"_use_new_zipfile_serialization": False}
 
 
 def aim_weights(width=8, blocks=1):
@@ -71,7 +72,7 @@ def changed(value, old, new):
 
 def declared(numel):
     """An old file whose storage is said to hold so many numbers."""
-    return saved({"w": torch.zeros(7)}, _use_new_zipfile_serialization=False).replace(b"K\x07", b"J" + numel)
+    return saved({"w": torch.zeros(7)}, **OLD).replace(b"K\x07", b"J" + numel)
 
 
 class Calls:
@@ -86,16 +87,10 @@ EXPANDED = torch.zeros(1).expand
 PICKLE = b"\x80\x02"
 HOSTILE = {
     "a call of a program": (saved({"w": Calls(os.system, "touch hacked")}), "posix.system|nt.system"),
-    "an old file with a call": (
-        saved({"w": Calls(os.system, "touch hacked")}, _use_new_zipfile_serialization=False),
-        "posix.system|nt.system",
-    ),
+    "an old file with a call": (saved({"w": Calls(os.system, "touch hacked")}, **OLD), "posix.system|nt.system"),
     "an old file that says more than it has": (declared(struct.pack("<i", 2**31 - 1)), "plain weights"),
     "a storage beyond the end": (changed({"w": torch.zeros(64)}, b"K@", b"M\xff\xff"), "plain weights"),
-    "one number as a large weight": (
-        saved({"w": EXPANDED(10**6, 10**6)}),
-        "describes weights of 4,000,000,000,000",
-    ),
+    "one number as a large weight": (saved({"w": EXPANDED(10**6, 10**6)}), "describes weights of 4,000,000,000,000"),
     "one number as many weights": (saved({f"w{n}": EXPANDED(10**4) for n in range(99)}), "describes weights"),
     "whole numbers": (saved({"w": torch.zeros(3, dtype=torch.int64)}), "torch.int64"),
     "complex numbers": (saved({"w": torch.zeros(3, dtype=torch.complex64)}), "torch.complex64"),
@@ -108,24 +103,15 @@ HOSTILE = {
     "no weights": (saved({"state_dict": {}}), "no state_dict"),
     "words for weights": (saved({"w": "weights"}), "no state_dict"),
     "a file that ends early": (saved({"w": torch.zeros(300)})[:-700], "plain weights"),
-    "an old file that ends early": (
-        saved({"w": torch.zeros(300)}, _use_new_zipfile_serialization=False)[:-700],
-        "plain weights",
-    ),
+    "an old file that ends early": (saved({"w": torch.zeros(300)}, **OLD)[:-700], "plain weights"),
     "a program of TorchScript": (archive(PICKLE + b"}.", **{"constants.pkl": PICKLE + b")."}), "TorchScript"),
     "an archive of something else": (archive(PICKLE + b"}.").replace(b"data.pkl", b"data.txt"), "data.pkl"),
-    "two pickles in one archive": (
-        archive(PICKLE + b"}.", **{"more/data.pkl": PICKLE + b"}."}),
-        "no state_dict",
-    ),
+    "two pickles in one archive": (archive(PICKLE + b"}.", **{"more/data.pkl": PICKLE + b"}."}), "no state_dict"),
 }
 SAFETENSORS = {
     "a header as long as memory": (struct.pack("<Q", 2**62) + b"{}", "plain weights"),
     "a header of junk": (struct.pack("<Q", 9) + b"[" * 9, "plain weights"),
-    "a weight beyond the end": (
-        save({"w": torch.zeros(4)}).replace(b'"shape":[4]', b'"shape":[9]'),
-        "plain weights",
-    ),
+    "a weight beyond the end": (save({"w": torch.zeros(4)}).replace(b'"shape":[4]', b'"shape":[9]'), "plain weights"),
     "a file that ends early": (save({"w": torch.zeros(64)})[:-8], "plain weights"),
     "whole numbers": (save({"w": torch.zeros(3, dtype=torch.int32)}), "torch.int32"),
 }
@@ -160,9 +146,8 @@ def write(path, weights):
 def test_the_weights_that_the_tests_damage_are_a_valid_checkpoint(tmp_path):
     model = convert_aim.convert(write(tmp_path / "a.pth", aim_weights(blocks=2)), **KNOWN)
     assert model(torch.zeros(1, 3, 3, 8, 8)).pooler_output.shape == (1, 8)
-    old = tmp_path / "old.pth"
-    torch.save(aim_weights(), old, _use_new_zipfile_serialization=False)
-    assert convert_aim.convert(old, **KNOWN).config.num_hidden_layers == 1
+    torch.save(aim_weights(), tmp_path / "old.pth", **OLD)
+    assert convert_aim.convert(tmp_path / "old.pth", **KNOWN).config.num_hidden_layers == 1
 
 
 @pytest.mark.parametrize(
@@ -245,21 +230,20 @@ def mutated_weights(rng, weights):
     return weights
 
 
-def convert_or_refuse(convert, path, *arguments, **options):
+def convert_or_refuse(seed, number, convert, path, *arguments, **options):
     try:
         convert(path, *arguments, **options)
     except ValueError as error:
-        assert 0 < len(str(error)) < 3000  # noqa: PT017 (what is refused, is refused in a few words)
+        assert 0 < len(str(error)) < 3000, (seed, number)  # noqa: PT017 (what is refused, is refused in a few words)
+    except Exception as error:
+        pytest.fail(f"seed {seed!r}, input {number} gave {type(error).__name__}: {error}")
 
 
 def fuzz_weights(tmp_path, seed, times, weights, convert, *arguments, **options):
     rng = random.Random(seed)
     for number in range(times):
         path = write(tmp_path / "a.pth", mutated_weights(rng, weights))
-        try:
-            convert_or_refuse(convert, path, *arguments, **options)
-        except Exception as error:
-            pytest.fail(f"seed {seed!r}, input {number} gave {type(error).__name__}: {error}")
+        convert_or_refuse(seed, number, convert, path, *arguments, **options)
 
 
 def fuzz_bytes(tmp_path, seed, times):
@@ -273,10 +257,7 @@ def fuzz_bytes(tmp_path, seed, times):
             content[rng.randrange(min(len(content), 6000))] = rng.choice((rng.randrange(256), 0, 255, 0x85, 0x2E))
         path = tmp_path / f"a{suffix}"
         path.write_bytes(content[: rng.choice((len(content), len(content), rng.randrange(len(content))))])
-        try:
-            convert_or_refuse(convert_aim.convert, path, **KNOWN)
-        except Exception as error:
-            pytest.fail(f"seed {seed!r}, input {number} gave {type(error).__name__}: {error}")
+        convert_or_refuse(seed, number, convert_aim.convert, path, **KNOWN)
 
 
 def test_mutated_weights_and_bytes_are_refused_or_converted(tmp_path):

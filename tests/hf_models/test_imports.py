@@ -1,9 +1,17 @@
-"""What importing the package costs, and that the lazy registration is as complete as an eager one."""
+"""What importing the package costs, that classes are registered, and that saved models need none of it."""
 
 import subprocess
 import sys
 
 import pytest
+import torch
+from small_aim import ORDER_AND_FACTORS, small_aim
+from small_encoders import languagebind
+from small_moment_models import MODELS
+from small_moment_models import inputs as moment_inputs
+from small_moment_models import small as small_moments
+from small_tfcovr import CLIPS, TOKENS, small_tfcovr
+from small_vidclip import small_vidclip
 from warm_python import WarmPython
 
 import hf_models
@@ -65,3 +73,39 @@ def test_the_table_of_classes_is_the_list_of_public_names():
 def test_an_unknown_name_is_refused_with_a_list_of_the_public_names():
     with pytest.raises(AttributeError, match="AIMModel"):
         hf_models.AimModel  # noqa: B018
+
+
+SAVED_MODELS_ALONE = """
+import sys, torch
+sys.modules |= dict.fromkeys(("hf_models", "torchvision", "av"))  # importing them raises
+from transformers import AutoModel
+cases, found = torch.load("cases.pt", weights_only=True), {}
+for name, (method, given) in cases.items():
+    model = AutoModel.from_pretrained(name, trust_remote_code=True).eval()
+    with torch.no_grad():
+        value = getattr(model, method)(**given)
+    found[name] = value if isinstance(value, torch.Tensor) else value.to_tuple()
+torch.save(found, "found.pt")
+"""
+
+
+@torch.no_grad()
+def test_saved_models_need_neither_this_package_nor_a_video_library(tmp_path, warm_python, pixel_values):
+    clips = {"pixel_values": pixel_values}
+    models = {
+        "aim": (small_aim(**ORDER_AND_FACTORS), "forward", clips),
+        "tfcovr": (small_tfcovr(), "get_query_features", {"pixel_values": CLIPS, "input_ids": TOKENS}),
+        "vidclip": (small_vidclip(), "get_video_features", clips),
+        "languagebind": (languagebind()[0].eval(), "get_video_features", clips),
+    }
+    models |= {name: (small_moments(name), "forward", moment_inputs()) for name in MODELS}
+    expected = {}
+    for name, (model, method, given) in models.items():
+        model.save_pretrained(tmp_path / name)
+        value = getattr(model, method)(**given)
+        expected[name] = value if isinstance(value, torch.Tensor) else value.to_tuple()
+    torch.save({name: case[1:] for name, case in models.items()}, tmp_path / "cases.pt")
+    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = warm_python.run(["-c", SAVED_MODELS_ALONE], cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    torch.testing.assert_close(torch.load(tmp_path / "found.pt", weights_only=True), expected)

@@ -34,11 +34,6 @@ def test_a_query_moves_by_the_weights():
     assert rocchio(None, north, NONE) == pytest.approx([0.0, 1.0])
 
 
-def test_lengths_of_vectors_do_not_count():
-    query, more = np.array([3.0, 4.0]), np.array([[1.0, 0.0], [0.0, 2.0]])
-    assert rocchio(7 * query, more * [[5], [0.1]], NONE) == pytest.approx(rocchio(query, more, NONE))
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_second_implementation_agrees(seed):
     generator = np.random.default_rng(seed)

@@ -5,16 +5,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from huggingface_hub import constants
 
 pytest.importorskip("lancedb")
 
+from stored_moments import file_rows, moment_table
+
 from hf_models.index import matrix as matrix_module
 from hf_models.index.matrix import MomentMatrix
 from hf_models.index.search import search_many, search_moments
-from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
+from hf_models.index.store import IndexedModel, MomentIndex
 
 MODEL = IndexedModel("key", "name", {}, 4, "/videos")
 
@@ -22,18 +23,7 @@ MODEL = IndexedModel("key", "name", {}, 4, "/videos")
 def fill(index, videos, *, seed=0, moments=5, gone=()):
     """Replace the moments of some videos; few different numbers, so that many scores are equal."""
     vectors = np.random.default_rng(seed).integers(-2, 3, (len(videos) * moments, 4)).astype(np.float32)
-    rows = [
-        {"moment_id": f"{video}#{number}", "video": video, "fingerprint": video, "label": "abc"[number % 3]}
-        | {"start_seconds": float(number), "end_seconds": number + 1.0, "text": None, "modified": None}
-        for video in videos
-        for number in range(moments)
-    ]
-    table = pa.Table.from_pylist(
-        [row | {"vector": vector} for row, vector in zip(rows, vectors.tolist(), strict=True)], schema=moment_schema(4)
-    )
-    file = {"moments_of": "", "status": "indexed", "failures": "{}", "size": 1, "modified_ns": 1, "reason": None}
-    files = [file | {"video": video, "fingerprint": video, "num_moments": moments} for video in videos]
-    index.replace(MODEL.key, table, files, gone=gone)
+    index.replace(MODEL.key, moment_table(videos, vectors.tolist()), file_rows(videos, moments), gone=gone)
 
 
 def stored(index):

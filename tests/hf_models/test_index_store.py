@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from stored_moments import file_rows, moment_table
 
 from hf_models.index import store
 from hf_models.index.search import search_moments
@@ -16,23 +17,11 @@ MODEL = IndexedModel("k", "m", {}, 4, "/")
 
 
 def moments_of(*videos, number=3, value=1.0):
-    rows = [
-        {"moment_id": f"{video}#{place}", "video": video, "start_seconds": place, "end_seconds": place + 1}
-        | {"vector": [value, place, 0, 0]}
-        for video in videos
-        for place in range(number)
-    ]
-    return pa.Table.from_pylist(rows, schema=moment_schema(4))
+    return moment_table(videos, [[value, place, 0, 0] for _ in videos for place in range(number)])
 
 
-def files_of(*videos, number=3):
-    rest = {"moments_of": "windows", "failures": "{}", "size": 1, "modified_ns": 1}
-    return [{"video": video, "status": "indexed", "num_moments": number, **rest} for video in videos]
-
-
-def replace_videos(index, *videos, **options):
-    number = options.get("number", 3)
-    index.replace("k", moments_of(*videos, **options), files_of(*videos, number=number))
+def replace_videos(index, *videos, number=3, **options):
+    index.replace("k", moments_of(*videos, number=number, **options), file_rows(videos, number))
 
 
 @pytest.fixture
@@ -61,7 +50,7 @@ def test_a_video_that_is_replaced_keeps_none_of_its_earlier_moments(index):
     rows = index.moments("k").to_arrow().to_pylist()
     assert sorted(row["moment_id"] for row in rows) == ["a#0", "a#1", *(f"b#{place}" for place in range(5))]
     assert {row["vector"][0] for row in rows if row["video"] == "a"} == {7.0}
-    index.replace("k", moments_of("c"), files_of("c"), gone=["a"])
+    index.replace("k", moments_of("c"), file_rows("c", 3), gone=["a"])
     assert set(index.files("k")) == {"b", "c"}
     assert not index.incomplete("k")
 

@@ -37,23 +37,12 @@ def test_hn_nce_equals_its_formula_written_out():
     query, target = (F.normalize(torch.randn(5, 4, generator=generator, dtype=torch.float64), dim=1) for _ in range(2))
     logits, alpha, beta, n = query @ target.T / 0.3, 0.7, 1.3, 5
     total = 0.0
-    for i in range(n):
-        others = [k for k in range(n) if k != i]
-        row = alpha * math.exp(logits[i, i]) + sum(
-            (n - 1)
-            * math.exp(beta * logits[i, j])
-            / sum(math.exp(beta * logits[i, k]) for k in others)
-            * math.exp(logits[i, j])
-            for j in others
-        )
-        column = alpha * math.exp(logits[i, i]) + sum(
-            (n - 1)
-            * math.exp(beta * logits[j, i])
-            / sum(math.exp(beta * logits[k, i]) for k in others)
-            * math.exp(logits[j, i])
-            for j in others
-        )
-        total += math.log(row) + math.log(column) - 2 * logits[i, i].item()
+    for rows in (logits.tolist(), logits.T.tolist()):
+        for i in range(n):
+            others = [rows[i][k] for k in range(n) if k != i]
+            hardness = sum(math.exp(beta * other) for other in others)
+            negatives = sum((n - 1) * math.exp(beta * other) / hardness * math.exp(other) for other in others)
+            total += math.log(alpha * math.exp(rows[i][i]) + negatives) - rows[i][i]
     assert hn_nce(query, target, 0.3, alpha, beta).item() == pytest.approx(total / n, rel=1e-12)
 
 
@@ -114,21 +103,6 @@ def test_multi_positive_equals_the_value_derived_by_hand():
     ]
     loss = multi_positive(COSINES, IDENTITY, 1.0, torch.tensor([0, 0, 1]))
     assert loss.item() == pytest.approx(sum(rows) / 3 + sum(columns) / 3, rel=1e-12)
-
-
-def test_multi_positive_attracts_other_right_answers_where_infonce_repels_them():
-    query = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    target = F.normalize(torch.tensor([[1.0, 0.3], [1.0, 0.3], [0.3, 1.0]]), dim=1)
-    labels = torch.tensor([0, 0, 1])
-    gradients = {}
-    for name, loss in {
-        "infonce": infonce,
-        "multi": lambda q, t, tau: multi_positive(q, t, tau, labels),
-    }.items():
-        logits = (query @ target.T).requires_grad_()
-        loss(logits, torch.eye(3), 0.5).backward()
-        gradients[name] = logits.grad[0, 1].item()
-    assert gradients["infonce"] > 0 > gradients["multi"]
 
 
 def test_multi_positive_of_equal_labels_has_a_gradient_without_nan():

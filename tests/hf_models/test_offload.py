@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 from peft import get_peft_model
-from transformers import BertConfig, CLIPVisionConfig, CLIPVisionModel
+from small_aim import LAYERS, TOWER, clip_tower
+from transformers import BertConfig, CLIPVisionModel
 
 from hf_models import (
     AIMAdapterConfig,
@@ -19,8 +20,6 @@ from hf_models import (
 )
 from hf_models.tfcovr.merging_aim import to_aim
 
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
-TOWER = {"image_size": 16, "patch_size": 8, **SMALL}
 AIM = AIMConfig(num_frames=4, num_labels=5, num_temporal_adapters=2, **TOWER)
 CLIPS = torch.randn(2, 4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
@@ -29,7 +28,7 @@ NONE = {"device_map": {"": "disk"}}
 
 
 def composed(fusion="mlp"):
-    text = BertConfig(vocab_size=20, **SMALL)
+    text = BertConfig(vocab_size=20, **LAYERS)
     sizes = {"fusion_hidden_dim": 16, "fusion_projection_dim": 16}
     options = {"standardize_video": True, "learnable_temperature": True}
     config = TFCoVRConfig(vision_config=AIM, text_config=text, fusion=fusion, **sizes, **options)
@@ -40,7 +39,7 @@ def factored():
     """With a gru in its encoder, whose weights PyTorch also keeps in a list."""
     vision = AIMConfig(num_frames=4, temporal_pooling="gru", **TOWER)
     labels = {"num_labels": 3, "label_factors": [["leap"], ["turn"], ["leap", "turn"]]}
-    text = BertConfig(vocab_size=20, **SMALL)
+    text = BertConfig(vocab_size=20, **LAYERS)
     config = FactoredCoVRConfig(vision_config=vision, text_config=text, fusion_hidden_dim=16, **labels)
     return FactoredCoVRForComposedRetrieval(config)
 
@@ -84,7 +83,7 @@ def test_statistics_offloaded_to_disk_are_refused(tmp_path):
 
 
 def test_an_adapter_on_an_offloaded_clip_is_refused_with_an_alternative(tmp_path):
-    clip = saved(CLIPVisionModel(CLIPVisionConfig(**TOWER)), tmp_path / "clip")
+    clip = saved(clip_tower(), tmp_path / "clip")
     offload = {"offload_folder": tmp_path / "offload", **NONE}
     offloaded = CLIPVisionModel.from_pretrained(tmp_path / "clip", **offload)
     with pytest.raises(ValueError, match="to_aim"):

@@ -17,6 +17,12 @@ def brute_force(queries, corpus, k, exclude=None):
     return rows[:, :k].masked_fill(values[:, :k].isneginf(), -1), values[:, :k]
 
 
+def assert_sorted(queries, corpus, k, exclude=None):
+    """The search finds the rows and scores that a stable sort of all scores gives."""
+    found = search(queries, corpus, k, exclude=exclude)
+    assert all(map(torch.equal, found, brute_force(queries, corpus, k, exclude)))
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(retrieval, "QUERY_BLOCK", 7)
@@ -35,15 +41,7 @@ def integers(rows, columns, high, seed):
 def test_search_equals_a_stable_sort_of_all_scores(k, corpus_size, high):
     queries, corpus = integers(20, 6, high, 0), integers(corpus_size, 6, high, 1)
     exclude = [[i % corpus_size, -1, (3 * i) % corpus_size] for i in range(20)]
-    rows, scores = search(queries, corpus, k, exclude=exclude)
-    expected_rows, expected_scores = brute_force(queries, corpus, k, exclude)
-    assert torch.equal(rows, expected_rows)
-    assert torch.equal(scores, expected_scores)
-
-
-def test_when_all_scores_are_equal_the_corpus_order_decides():
-    rows, _ = search(torch.ones(9, 4), torch.ones(100, 4), 40)
-    assert torch.equal(rows, torch.arange(40).expand(9, 40))
+    assert_sorted(queries, corpus, k, exclude)
 
 
 @pytest.mark.parametrize("most_candidates", [0, 60, 2**18])  # never, in some blocks, always
@@ -54,10 +52,7 @@ def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_blo
     corpus = torch.stack([order.float(), torch.ones(400)], dim=1)
     queries = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
     exclude = [[399], [0], [-1]]
-    rows, scores = search(queries, corpus, 10, exclude=exclude)
-    expected_rows, expected_scores = brute_force(queries, corpus, 10, exclude)
-    assert torch.equal(rows, expected_rows)
-    assert torch.equal(scores, expected_scores)
+    assert_sorted(queries, corpus, 10, exclude)
 
 
 @pytest.mark.parametrize("most_candidates", [40, 400, 2**18])
@@ -66,10 +61,7 @@ def test_a_corpus_in_the_order_of_its_clusters_is_searched_exactly(most_candidat
     centers = integers(20, 5, 9, 4)
     corpus = centers.repeat_interleave(40, dim=0) + integers(800, 5, 2, 5)
     for k in (1, 6, 100):
-        rows, scores = search(centers, corpus, k)
-        expected_rows, expected_scores = brute_force(centers, corpus, k)
-        assert torch.equal(rows, expected_rows)
-        assert torch.equal(scores, expected_scores)
+        assert_sorted(centers, corpus, k)
 
 
 def test_zeros_of_either_sign_are_equal():
@@ -223,9 +215,6 @@ def test_recall_both_ways_equals_a_plain_sort(scale, monkeypatch):
     pairs = list(dict.fromkeys(pairs))
     texts = sorted({text for _, text in pairs})
 
-    def median(ranks):
-        return float(np.median(ranks))
-
     found = recall_both_ways(
         lambda videos, texts: scores[videos[:, 0].long()][:, texts[:, 0].long()],
         torch.arange(9)[:, None].float(),
@@ -239,15 +228,14 @@ def test_recall_both_ways_equals_a_plain_sort(scale, monkeypatch):
     exponents = np.exp((scale or 0) * table)
     of_videos = table * exponents / exponents.sum(0) if scale else table
     of_texts = table * exponents / exponents.sum(1, keepdims=True) if scale else table
-    ranks = []
-    for video in range(9):
-        order = sorted(range(len(texts)), key=lambda place: -np.round(of_videos[video, place], 6))
-        ranks.append(1 + min(order.index(texts.index(text)) for one, text in pairs if one == video))
-    assert (found["v2t_recall@2"], found["v2t_median_rank"]) == (np.mean(np.array(ranks) <= 2), median(ranks))
-    ranks = []
-    for _, text in pairs:
-        column = of_texts[:, texts.index(text)]
-        order = sorted(range(9), key=lambda place: -np.round(column[place], 6))
-        ranks.append(1 + min(order.index(video) for video, one in pairs if one == text))
-    assert (found["t2v_recall@1"], found["t2v_median_rank"]) == (np.mean(np.array(ranks) <= 1), median(ranks))
+
+    def rank(scores, right):
+        order = sorted(range(len(scores)), key=lambda place: -np.round(scores[place], 6))
+        return 1 + min(order.index(place) for place in right)
+
+    places = [(video, texts.index(text)) for video, text in pairs]
+    ranks = [rank(of_videos[video], [text for one, text in places if one == video]) for video in range(9)]
+    assert (found["v2t_recall@2"], found["v2t_median_rank"]) == (np.mean(np.array(ranks) <= 2), np.median(ranks))
+    ranks = [rank(of_texts[:, text], [video for video, one in places if one == text]) for _, text in places]
+    assert (found["t2v_recall@1"], found["t2v_median_rank"]) == (np.mean(np.array(ranks) <= 1), np.median(ranks))
     assert found["retrieval_corpus"] == 9

@@ -1,7 +1,6 @@
 """Saved folders as sentence-transformers models: embeddings against our own models', also without this package."""
 
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,18 +9,14 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+from small_tfcovr import SMALL, aim
 from small_vidclip import make_processor, small_vidclip
 from torch.nn import functional as F
 from transformers import AutoModel, BertConfig, BertTokenizerFast
 
 from hf_models import (
-    AIMConfig,
     AIMForVideoClassification,
     AIMModel,
     AIMVideoProcessor,
@@ -35,7 +30,6 @@ from hf_models.encoders import load_encoder, load_sentence_transformer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", "with", "two", "turns", "a", "half"]
 TEXTS = ["show with 2 turns", "a half"]
-SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 FRAMES = 4
 ENCODE = """
 import json, sys
@@ -58,10 +52,6 @@ for family, each in inputs.items():
         np.testing.assert_allclose(again.encode([one]), model.encode([one]), rtol=1e-5, atol=1e-5)
 print(json.dumps(found))
 """
-
-
-def aim_config(**changes):
-    return AIMConfig(num_frames=FRAMES, image_size=8, patch_size=4, **SMALL, **changes)
 
 
 def frames_of(seed, count=FRAMES):
@@ -89,14 +79,14 @@ def case(tmp_path_factory):
     torch.manual_seed(0)
     text = BertConfig(vocab_size=len(WORDS), **SMALL)
     sizes = {"projection_dim": 12, "fusion_hidden_dim": 8}
-    config = TFCoVRConfig(vision_config=aim_config(), text_config=text, **sizes)
-    factored = FactoredCoVRConfig(vision_config=aim_config(), text_config=text, num_labels=5, **sizes)
+    config = TFCoVRConfig(vision_config=aim(), text_config=text, **sizes)
+    factored = FactoredCoVRConfig(vision_config=aim(), text_config=text, num_labels=5, **sizes)
     models = {
         "tfcovr": (TFCoVRForComposedRetrieval(config).eval(), TFCoVRProcessor(videos[0], tokenizer)),
         "factored": (FactoredCoVRForComposedRetrieval(factored).eval(), TFCoVRProcessor(videos[0], tokenizer)),
         "vidclip": (small_vidclip(), make_processor()),
-        "aim": (AIMModel(aim_config()).eval(), videos[1]),
-        "aim-gru": (AIMModel(aim_config(temporal_pooling="gru")).eval(), videos[1]),
+        "aim": (AIMModel(aim()).eval(), videos[1]),
+        "aim-gru": (AIMModel(aim(temporal_pooling="gru")).eval(), videos[1]),
     }
     for family, parts in models.items():
         for part in parts:
@@ -132,17 +122,9 @@ def assert_close(found, expected):
 
 
 @pytest.mark.slow  # of the families, the tests of cards and of the Hub run the same in processes of their own
-def test_a_saved_folder_of_each_family_is_a_model_where_this_package_is_not_installed(case, tmp_path):
+def test_a_saved_folder_of_each_family_is_a_model_where_this_package_is_not_installed(case, tmp_path, warm_python):
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", ENCODE, str(case.root), case.videos[0]],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = warm_python.run(["-c", ENCODE, case.root, case.videos[0]], env=environment, cwd=tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     for family, found in json.loads(done.stdout.splitlines()[-1]).items():
         assert_close(found, torch.cat(native(case, family)))
@@ -171,16 +153,18 @@ def test_a_factored_model_embeds_as_many_numbers_as_it_has_labels(case):
     assert model.get_embedding_dimension() == target.shape[1] == 5
 
 
+@pytest.mark.parametrize("pooling", ["mean", "gru"])
 @pytest.mark.parametrize("cls", [AIMModel, AIMForVideoClassification])
-def test_a_clip_whose_frames_a_gru_pools_is_what_the_model_gives_and_not_their_mean(case, tmp_path, cls):
-    model = cls(aim_config(temporal_pooling="gru")).eval()
+def test_a_clip_is_what_an_encoder_or_that_of_a_classifier_pools_of_its_frames(case, tmp_path, cls, pooling):
+    model = cls(aim(temporal_pooling=pooling)).eval()
     model.save_pretrained(tmp_path)
     case.models["aim"][1].save_pretrained(tmp_path)
     encoder = SentenceTransformer(str(tmp_path), device="cpu")
     output = model.base_model(**case.models["aim"][1](case.videos[0], return_tensors="pt"))
     assert_close(encoder.encode([{"video": case.videos[0]}]), output.pooler_output.detach())
-    assert not torch.allclose(output.pooler_output, output.last_hidden_state.mean(1), atol=1e-3)
-    assert (encoder.get_embedding_dimension(), len(encoder)) == (16, 1)
+    is_mean = torch.allclose(output.pooler_output, output.last_hidden_state.mean(1), atol=1e-3)
+    assert is_mean == (pooling == "mean")
+    assert (encoder.get_embedding_dimension(), len(encoder)) == (16, 2 if is_mean else 1)
 
 
 def test_a_clip_may_be_a_file_or_frames_of_any_layout_in_one_batch(case, composer):
@@ -235,15 +219,6 @@ def test_half_precision_is_that_of_the_model(case):
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, own.detach())
     assert half.float().encode([{"video": case.videos[0]}], convert_to_tensor=True).dtype == torch.float32
-
-
-def test_an_encoder_inside_a_classifier_is_one_too(case, tmp_path):
-    classifier = AIMForVideoClassification(aim_config(num_labels=3)).eval()
-    classifier.save_pretrained(tmp_path)
-    case.models["aim"][1].save_pretrained(tmp_path)
-    found = SentenceTransformer(str(tmp_path), device="cpu").encode([{"video": case.videos[0]}])
-    pixels = case.models["aim"][1](case.videos[0], return_tensors="pt")
-    assert_close(found, classifier.aim(**pixels).pooler_output.detach())
 
 
 def test_settings_that_a_user_gave_are_kept_by_saving_again(case, tmp_path):

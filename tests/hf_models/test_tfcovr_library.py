@@ -5,9 +5,10 @@ import warnings
 import pytest
 import torch
 from peft import PeftModel, get_peft_model
+from quiet_trainer import QUIET
+from small_tfcovr import CLIPS, IMAGE, SMALL, TOKENS, aim, bert, small_tfcovr
 from transformers import (
     AutoModelForVideoClassification,
-    BertConfig,
     BertModel,
     CLIPVisionConfig,
     CLIPVisionModel,
@@ -25,17 +26,6 @@ from hf_models import (
 )
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
-SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-TOWER = {"image_size": 8, "patch_size": 4, **SMALL}
-TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
-CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-
-
-def make_model(**config):
-    torch.manual_seed(0)
-    encoders = {"vision_config": AIMConfig(num_frames=4, **TOWER), "text_config": BertConfig(vocab_size=20, **SMALL)}
-    return TFCoVRForComposedRetrieval(TFCoVRConfig(**encoders, fusion_hidden_dim=8, **config)).eval()
-
 
 @pytest.mark.parametrize(("loss", "checkpointing"), [("hn_nce", True), ("multi_positive", False)])
 def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkpointing):
@@ -48,18 +38,10 @@ def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkp
         }
         for row in range(5)
     ]
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path),
-        per_device_train_batch_size=2,
-        per_device_eval_batch_size=2,
-        max_steps=2,
-        activation_checkpointing=checkpointing,
-        dataloader_drop_last=True,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-    model = make_model(loss=loss, learnable_temperature=True)
+    options = {"max_steps": 2, "activation_checkpointing": checkpointing, "dataloader_drop_last": True}
+    sizes = {"per_device_train_batch_size": 2, "per_device_eval_batch_size": 2}
+    arguments = TrainingArguments(str(tmp_path), **options, **sizes, **QUIET)
+    model = small_tfcovr(loss=loss, learnable_temperature=True)
     before = {name: one.clone() for name, one in model.named_parameters()}
     trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
     assert trainer.train().global_step == 2
@@ -72,7 +54,7 @@ def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkp
 
 
 def test_a_loss_comes_on_request_with_labels_and_in_training():
-    model = make_model(loss="infonce")
+    model = small_tfcovr(loss="infonce")
     assert model(CLIPS, TOKENS, None, CLIPS).loss is None
     requested = model(CLIPS, TOKENS, None, CLIPS, return_loss=True).loss
     with_labels = model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1])).loss
@@ -84,7 +66,7 @@ def test_a_loss_comes_on_request_with_labels_and_in_training():
 
 
 def test_a_tuple_holds_what_the_output_does():
-    model = make_model()
+    model = small_tfcovr()
     output = model(CLIPS, TOKENS, None, CLIPS, return_loss=True)
     for plain in (model(CLIPS, TOKENS, None, CLIPS, return_loss=True, return_dict=False), output.to_tuple()):
         assert isinstance(plain, tuple)
@@ -96,7 +78,7 @@ def test_a_tuple_holds_what_the_output_does():
 
 
 def test_hidden_states_and_attention_maps_of_the_encoders_come_on_request():
-    model = make_model()
+    model = small_tfcovr()
     model.set_attn_implementation("eager")
     plain = model(CLIPS, TOKENS, None, CLIPS)
     assert set(plain) == {"logits_per_query", "query_embeds", "target_embeds"}
@@ -117,7 +99,7 @@ def test_hidden_states_and_attention_maps_of_the_encoders_come_on_request():
 
 
 def test_the_input_embeddings_are_those_of_the_texts_and_may_grow(tmp_path):
-    model = make_model()
+    model = small_tfcovr()
     assert model.get_input_embeddings() is model.text_model.embeddings.word_embeddings
     before = model.get_query_features(CLIPS, TOKENS)
     model.resize_token_embeddings(23, mean_resizing=False)
@@ -130,11 +112,9 @@ def test_the_input_embeddings_are_those_of_the_texts_and_may_grow(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: AIMModel(AIMConfig(**TOWER)), lambda: AIMForVideoClassification(AIMConfig(**TOWER))]
-)
-def test_the_input_embeddings_of_aim_are_those_of_patches_and_can_be_replaced(make):
-    model = make()
+@pytest.mark.parametrize("cls", [AIMModel, AIMForVideoClassification])
+def test_the_input_embeddings_of_aim_are_those_of_patches_and_can_be_replaced(cls):
+    model = cls(aim())
     other = torch.nn.Conv2d(3, 16, 4, 4, bias=False)
     assert isinstance(model.get_input_embeddings(), torch.nn.Conv2d)
     model.set_input_embeddings(other)
@@ -145,7 +125,7 @@ def test_the_input_embeddings_of_aim_are_those_of_patches_and_can_be_replaced(ma
     "config", [{}, {"fusion": "gated"}, {"fusion": "average"}, {"standardize_video": True}], ids=str
 )
 def test_a_model_in_half_precision_takes_stored_embeddings(config):
-    model = make_model(fusion_projection_dim=4, **config)
+    model = small_tfcovr(fusion_projection_dim=4, **config)
     stored = {"video_embeds": 3 + torch.rand(2, 16), "text_embeds": torch.rand(2, 16)}
     if model.config.standardize_video:
         model.set_video_statistics(3 + torch.rand(50, 16))
@@ -167,13 +147,13 @@ def test_a_model_in_half_precision_takes_stored_embeddings(config):
     ],
 )
 def test_a_folder_of_another_architecture_is_refused(tmp_path, cls, way_out):
-    BertModel(BertConfig(vocab_size=20, **SMALL)).save_pretrained(tmp_path)
+    BertModel(bert()).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"'bert' configuration.*{way_out}"):
         cls.from_pretrained(tmp_path)
 
 
 def test_a_composed_model_is_refused_as_a_video_classifier(tmp_path):
-    make_model().save_pretrained(tmp_path)
+    small_tfcovr().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="TFCoVRConfig"):
         AutoModelForVideoClassification.from_pretrained(tmp_path)
     for cls in (AIMForVideoClassification, AIMModel):
@@ -182,7 +162,7 @@ def test_a_composed_model_is_refused_as_a_video_classifier(tmp_path):
 
 
 def test_an_adapter_on_a_clip_works_without_warnings(tmp_path):
-    CLIPVisionModel(CLIPVisionConfig(**TOWER)).save_pretrained(tmp_path / "clip")
+    CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)).save_pretrained(tmp_path / "clip")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tower, _ = load_clip_vision(str(tmp_path / "clip"))

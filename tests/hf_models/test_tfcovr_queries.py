@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_models.tfcovr.queries import index_of, place_queries, place_triplets
-from hf_models.tfcovr.ranking import query_inputs, rank
+from hf_models.tfcovr.ranking import rank_clips
 
 CLIPS, TEXTS = index_of(["a", "b", "c"]), index_of(["slower", "faster"])
 
@@ -73,15 +73,10 @@ def test_rows_of_which_none_can_be_placed_are_refused():
 def test_the_gallery_is_ranked_without_the_querys_own_clip_and_ends_with_it_under_the_official_protocol():
     video = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
     queries = place_queries([query("a", "slower", ["b"])], ["c", "a", "b"], CLIPS, TEXTS)
-    ids, scores = rank(Sum(), queries, video, torch.zeros(2, 2))
+    ids, scores = rank_clips(Sum(), queries, video, torch.zeros(2, 2))
     assert ids == [["b", "c"]]
     assert scores[0] == pytest.approx([0.8, 0.0])
-    assert rank(Sum(), queries, video, torch.zeros(2, 2), k=1)[0] == [["b"]]
-    assert rank(Sum(), queries, video, torch.zeros(2, 2), protocol="tfcovr-official")[0] == [["b", "c", "a"]]
+    assert rank_clips(Sum(), queries, video, torch.zeros(2, 2), k=1)[0] == [["b"]]
+    assert rank_clips(Sum(), queries, video, torch.zeros(2, 2), protocol="tfcovr-official")[0] == [["b", "c", "a"]]
     text = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
-    assert rank(Sum(), queries, video, text, parts="text")[0] == [["c", "b"]]
-
-
-def test_a_baseline_is_given_its_half_of_the_query():
-    assert list(query_inputs("both", torch.zeros(1), torch.zeros(1))) == ["video_embeds", "text_embeds"]
-    assert list(query_inputs("text", torch.zeros(1), torch.zeros(1))) == ["text_embeds"]
+    assert rank_clips(Sum(), queries, video, text, parts="text")[0] == [["c", "b"]]

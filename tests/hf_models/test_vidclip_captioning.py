@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from loads_equal import assert_loads_equal
+from quiet_trainer import QUIET
 from safetensors import safe_open
 from small_encoders import random_videos
 from small_vidclip import END, FRAMES, clip_model, inputs, make_processor, sentences, small_vidclip
 from torch.nn import functional as F
-from transformers import AutoModel, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from hf_models import VidCLIPModel, VidCLIPProcessor
 from hf_models.encoders import load_encoder
@@ -88,21 +90,16 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(model, video_t
 
 def test_padding_changes_neither_logits_nor_loss_nor_scores(model, video_tokens):
     data = ragged()
-    padded = {
-        **data,
-        "input_ids": F.pad(data["input_ids"], (0, 6)),
-        "attention_mask": F.pad(data["attention_mask"], (0, 6)),
-    }
+    padded = data | {name: F.pad(data[name], (0, 6)) for name in ("input_ids", "attention_mask")}
     for function in (model.get_caption_logits, model.get_text_scores):
         found, expected = (
             function(video_tokens, one["input_ids"], one["attention_mask"])[:, :9] for one in (padded, data)
         )
         torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(model(**padded, return_loss=True).loss, model(**data, return_loss=True).loss)
-    without_mask = {name: value for name, value in data.items() if name != "attention_mask"}
-    torch.testing.assert_close(
-        model(**without_mask, return_loss=True).caption_loss, model(**data, return_loss=True).caption_loss
-    )
+    expected = model(**data, return_loss=True)
+    torch.testing.assert_close(model(**padded, return_loss=True).loss, expected.loss)
+    without_mask = model(**data | {"attention_mask": None}, return_loss=True)
+    torch.testing.assert_close(without_mask.caption_loss, expected.caption_loss)
 
 
 def test_the_end_of_a_text_is_where_clips_tower_finds_it():
@@ -145,12 +142,7 @@ def test_a_bfloat16_model_has_a_float32_loss_close_to_the_exact_one(model):
 
 
 def test_a_saved_model_loads_equal_and_carries_the_code_of_its_decoder(tmp_path, model):
-    model.save_pretrained(tmp_path)
-    loaded = AutoModel.from_pretrained(tmp_path)
-    assert loaded.config.num_captioning_layers == 2
-    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
-    found, expected = (one(**ragged(), return_loss=True).to_tuple() for one in (loaded, model))
-    torch.testing.assert_close(found, expected)
+    assert_loads_equal(model, tmp_path, lambda model: model(**ragged(), return_loss=True).to_tuple())
     assert "class CaptionDecoder" in (tmp_path / "layers_vidclip_captioning.py").read_text()
 
 
@@ -179,7 +171,7 @@ def test_transformers_trainer_evaluates_it(tmp_path, model):
     shapes = []
     trainer = Trainer(
         model,
-        TrainingArguments(tmp_path, per_device_eval_batch_size=3, use_cpu=True, report_to=[], disable_tqdm=True),
+        TrainingArguments(tmp_path, per_device_eval_batch_size=3, **QUIET),
         eval_dataset=rows,
         data_collator=lambda batch: (
             {name: torch.stack([row[name] for row in batch]) for name in batch[0]} | {"return_loss": True}

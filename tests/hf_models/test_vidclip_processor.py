@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from small_vidclip import END, FRAMES, make_processor
@@ -31,11 +32,16 @@ def test_keywords_of_the_tokenizer_and_of_the_video_processor_work_plain_or_grou
     assert batch["input_ids"].shape == batch["attention_mask"].shape == (2, 7)
     assert batch["input_ids"][1, -1] == END
     assert batch["pixel_values"].shape == (1, 9, 3, 8, 8)
-    assert isinstance(make_processor()(VIDEO, "a", return_tensors="np")["pixel_values"], type(VIDEO.numpy()))
-    assert make_processor()(text=["a", "a dog"], padding=False, return_tensors=None)["input_ids"] == [
-        [1, END],
-        [1, 2, END],
-    ]
+
+
+def test_a_call_may_ask_for_arrays_for_no_padding_and_for_types_of_tokens_and_does_not_change_the_next():
+    processor = make_processor()
+    arrays = processor(VIDEO, "a", return_tensors="np")
+    assert {name: type(value) for name, value in arrays.items()} == dict.fromkeys(arrays, np.ndarray)
+    assert processor(text=["a", "a dog"], padding=False, return_tensors=None)["input_ids"] == [[1, END], [1, 2, END]]
+    assert "token_type_ids" in processor(text="a", return_token_type_ids=True)
+    batch = processor(text=["a", "a dog"])
+    assert (set(batch), batch["input_ids"].shape) == ({"input_ids", "attention_mask"}, (2, 3))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,7 @@ def test_keywords_of_the_tokenizer_and_of_the_video_processor_work_plain_or_grou
         ({"sampling_rate": 16_000}, "sampling_rate"),
         ({"text_kwargs": {"size": 7}}, r"text_kwargs\['size'\]"),
         ({"videos_kwargs": {"frames": 7}}, r"videos_kwargs\['frames'\]"),
+        ({"images_kwargs": {"max_length": 7}}, r"images_kwargs\['max_length'\]"),
         ({"common_kwargs": {"padding": True}}, r"common_kwargs\['padding'\]"),
         ({"text_pair": "a"}, "text_pair"),
     ],

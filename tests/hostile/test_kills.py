@@ -258,7 +258,7 @@ def adaptations(tiny, tmp_path_factory):
     """The fine-tuning of a small vision-language model, and of some rows of the table of baselines."""
     model = make_tiny("tiny-random-qwen3-vl", tmp_path_factory.mktemp("vlm") / "model")
     vlm = {"dataset": tiny["dataset"], "model": model, "num_frames": 2, "epochs": 4, "batch_size": 8, "rank": 4}
-    vlm |= {"chunk_size": 16, "head_dim": 32, "num_workers": 0, "device": "cpu"}
+    vlm |= {"chunk_size": 16, "num_workers": 0, "device": "cpu"}
     vlm |= {"activation_checkpointing": "false", "checkpoint_steps": 3}
     rows = {**tiny, "projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 2, "seeds": [0, 1]}
     rows |= {"rows": ["clip-mlp-1", "blip-covr"], "split": "test", "device": "cpu", "checkpoint_steps": 3}

@@ -35,11 +35,6 @@ def test_the_product_equals_the_one_in_the_paper(per_type, product):
     assert round(100 * comprehensive_accuracy(rows, types)["comprehensive_accuracy"], 1) == product
 
 
-def test_types_given_by_the_user_are_accepted():
-    rows = [{"positive": 1, "negative": 0}]
-    assert comprehensive_accuracy(rows, ["color"], types=["color"])["accuracy/color"] == 1
-
-
 GOOD = {"positive": 0.5, "negative": 0.1}
 BAD_INPUT = {
     "different lengths": ([GOOD], ["multi", "multi"], "1 predictions but 2 references"),

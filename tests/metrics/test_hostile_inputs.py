@@ -13,6 +13,7 @@ import evaluate
 import numpy as np
 import pytest
 from odd_values import LONG_RUN, Unprintable, mutated, nested
+from plain_metrics import plain_average_precision, plain_recall
 
 from metrics.comprehensive_accuracy.scoring import DISRUPTION_TYPES, comprehensive_accuracy
 from metrics.counterfactual_accuracy.scoring import counterfactual_accuracy
@@ -63,14 +64,10 @@ def check_map(predictions, references, options):
     if options.get("exclude") is not None:
         own = [plain_id(item) for item in plain_list(options["exclude"])]
         rankings = [[item for item in row if item != mine] for row, mine in zip(rankings, own, strict=True)]
+    queries = [query for query in zip(rankings, relevant, strict=True) if query[1]]
     for k in cuts_of(options.get("k", (5, 10, 25, 50))):
-        values = []
-        for row, wanted in zip(rankings, relevant, strict=True):
-            hits = [rank for rank, item in enumerate(row[:k], start=1) if item in wanted]
-            precisions = sum(number / rank for number, rank in enumerate(hits, start=1))
-            if wanted:
-                values.append(precisions / min(len(wanted), k))
-        assert result[f"map@{k}"] == pytest.approx(sum(values) / len(values), **DIGITS)
+        plain = [plain_average_precision(*query, k) for query in queries]
+        assert result[f"map@{k}"] == pytest.approx(sum(plain) / len(plain), **DIGITS)
 
 
 def check_accuracy(predictions, references, options):
@@ -112,12 +109,6 @@ def plain_spans(spans):
     return [[plain_number(second) for second in plain_list(span)] for span in ([spans] if alone else spans)]
 
 
-def plain_iou(span, true):
-    (a, b), (c, d) = np.float32(span), np.float32(true)
-    hull = max(b, d) - min(a, c)
-    return max(np.float32(0), min(b, d) - max(a, c)) / hull if hull > 0 else np.float32(0)
-
-
 def plain_rows(columns, names):
     lists = [plain_list(columns[name]) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
@@ -129,27 +120,17 @@ def check_recall(predictions, references, options):
         predictions = plain_rows(predictions, ("video_id", "start", "end"))
     if isinstance(references, dict):
         references = plain_rows(references, ("video_id", "spans"))
-    task, found = options.get("task", "vcmr"), {}
+    task, cut, found = options.get("task", "vcmr"), options.get("max_predictions", 100), {}
     for prediction, reference in zip(plain_list(predictions), plain_list(references), strict=True):
-        columns = [plain_list(prediction[name]) if prediction else [] for name in ("video_id", "start", "end")]
-        ranked = [
-            (plain_id(video), plain_number(start), plain_number(end))
-            for video, start, end in zip(*columns, strict=True)
-        ]
-        true, video = plain_spans(reference["spans"]), plain_id(reference["video_id"])
-        assert all(start <= end for _, start, end in ranked)
-        assert all(start <= end for start, end in true)
-        ranked = ranked[: options.get("max_predictions", 100)]
-        ranked = [row for row in ranked if task != "svmr" or row[0] == video]
+        kinds = {"video_id": plain_id, "start": plain_number, "end": plain_number}
+        ranked = {
+            name: list(map(kind, plain_list(prediction[name] if prediction else []))) for name, kind in kinds.items()
+        }
+        true = {"video_id": plain_id(reference["video_id"]), "spans": plain_spans(reference["spans"])}
+        assert all(start <= end for start, end in (*zip(ranked["start"], ranked["end"], strict=True), *true["spans"]))
         for k in cuts_of(options.get("k", (1, 5, 10, 100))):
             for name, threshold in names_of(task, k, options.get("iou", (0.5, 0.7))):
-                hits = [
-                    sum(plain_iou(span, true_span) >= np.float32(threshold) for true_span in true)
-                    >= 1 + (len(true) >= 4)
-                    for ranked_video, *span in ranked[:k]
-                    if ranked_video == video
-                ]
-                found.setdefault(name, []).append(bool(hits) if task == "vr" else any(hits))
+                found.setdefault(name, []).append(plain_recall(ranked, true, task, k, threshold, cut))
     for name, right in found.items():
         assert result[name] == pytest.approx(sum(right) / len(right), **DIGITS)
 
@@ -159,6 +140,14 @@ def names_of(task, k, iou):
     if task == "vr":
         return [(f"vr_recall@{k}", 0)]
     return [(f"{task}_recall@{k}_iou@{threshold:g}", threshold) for threshold in thresholds]
+
+
+FUNCTIONS = {
+    "map_at_k": mean_average_precision,
+    "comprehensive_accuracy": comprehensive_accuracy,
+    "counterfactual_accuracy": counterfactual_accuracy,
+    "vcmr_recall": moment_retrieval_recall,
+}
 
 
 def check_shares(predictions, references, options):
@@ -325,15 +314,7 @@ def outcome(function, **arguments):
         return "refused"
 
 
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("map_at_k", mean_average_precision),
-        ("comprehensive_accuracy", comprehensive_accuracy),
-        ("counterfactual_accuracy", counterfactual_accuracy),
-        ("vcmr_recall", moment_retrieval_recall),
-    ],
-)
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS.items())
 def test_a_loaded_metric_refuses_what_its_function_refuses(name, function, tmp_path):
     kind = type(evaluate.load(str(METRICS / name), cache_dir=str(tmp_path)))
     rng, outcomes = random.Random(name), []
@@ -351,7 +332,7 @@ def test_a_loaded_metric_refuses_what_its_function_refuses(name, function, tmp_p
     assert 10 < outcomes.count("refused") < 80
 
 
-@pytest.mark.parametrize("name", ["map_at_k", "comprehensive_accuracy", "counterfactual_accuracy", "vcmr_recall"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     "junk", [b"a", math.nan, nested(5000), Unprintable(), {"a": 1}], ids=lambda junk: type(junk).__name__
 )

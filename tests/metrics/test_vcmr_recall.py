@@ -6,29 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from plain_metrics import plain_recall
 
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 from metrics.vcmr_recall.tvr import read_tvr_submission
 
 CUTS, THRESHOLDS = (1, 5, 10, 100), (0.3, 0.5, 0.7)
-
-
-def plain_iou(span, true):
-    (a, b), (c, d) = np.float32(span), np.float32(true)
-    hull = max(b, d) - min(a, c)
-    return max(np.float32(0), min(b, d) - max(a, c)) / hull if hull > 0 else np.float32(0)
-
-
-def plain_recall(prediction, reference, task, k, threshold):
-    ranked = list(zip(prediction["video_id"], prediction["start"], prediction["end"], strict=True))[:100]
-    if task == "svmr":
-        ranked = [row for row in ranked if row[0] == reference["video_id"]]
-    needed = 2 if len(reference["spans"]) >= 4 else 1
-    for video, *span in ranked[:k]:
-        agreeing = sum(plain_iou(span, true) >= np.float32(threshold) for true in reference["spans"])
-        if video == reference["video_id"] and (task == "vr" or agreeing >= needed):
-            return True
-    return False
 
 
 def random_run(seed, num_queries=60):

@@ -81,7 +81,7 @@ def test_xml_memorizes_moments_that_captions_tell_apart(features, clips, tmp_pat
     """Of the 13 coarse captions 9 are different: of two moments with one caption, only one can be found first."""
     config = VCMRConfig(
         **DATA, data_dir=clips, features=features, granularity=granularity, preset="miniature", max_clips=12,
-        train_split="test", validation_split="test", epochs=120, patience=120, batch_size=13, device="cpu",
+        validation_split="train", epochs=120, patience=120, batch_size=13, device="cpu",
         output_dir=str(tmp_path),
     )  # fmt: skip
     found = train(config)

@@ -130,10 +130,8 @@ def write_finegym(folder: Path) -> None:
                 segments[clip[-11:]] = {"stages": 1, "timestamps": [[place + 0.125, place + 0.875]]}
                 elements["val" if split == "test" else "train"].append(f"{clip} {label}")
             event = {"event": 2, "timestamps": [[float(EVENT), VIDEO_SECONDS - 1.0]], "segments": segments}
-            annotation[video] = {
-                f"E_{EVENT:06}_{VIDEO_SECONDS - 1:06}": event,
-                "E_000100_000200": event | {"segments": None},
-            }
+            without = {"E_000100_000200": event | {"segments": None}}
+            annotation[video] = {f"E_{EVENT:06}_{VIDEO_SECONDS - 1:06}": event, **without}
     write(folder / "finegym_annotation_info_v1.1.json", annotation)
     write(folder / "gym288_train_element_v1.1.txt", "\n".join(elements["train"]))
     write(folder / "gym288_val_element.txt", "\n".join(elements["val"]))
@@ -147,28 +145,16 @@ def write_finegym(folder: Path) -> None:
 
 def write_finediving(folder: Path, dives) -> None:
     folder.mkdir(parents=True)
-    fine = {
-        (competition, int(instance)): {
-            "action_type": label,
-            "sub-action_types": {"5": "Arm.Forward", "36": "Entry"},
-            "judge_scores": [7.5, 8.0],
-            "dive_score": 45.9,
-            "difficulty": 3.4,
-            "frames_labels": np.array([5.0] * 6 + [36.0] * 6),
-            "steps_transit_frames": np.array([6, 12]),
-        }
-        for (competition, instance), label in dives.items()
-    }
-    coarse = {
-        key: {"action_type": dive["action_type"], "start_frame": 0, "end_frame": 12} for key, dive in fine.items()
-    }
-    keys = list(fine)
-    for name, value in (
-        ("FineDiving_fine-grained_annotation", fine),
-        ("FineDiving_coarse_annotation", coarse),
-        ("train_split", keys[::2]),
-        ("test_split", keys[1::2]),
-    ):
+    fine, coarse = {}, {}
+    for (competition, instance), label in dives.items():
+        steps = {"sub-action_types": {"5": "Arm.Forward", "36": "Entry"}, "steps_transit_frames": np.array([6, 12])}
+        scores = {"judge_scores": [7.5, 8.0], "dive_score": 45.9, "difficulty": 3.4}
+        frames = {"frames_labels": np.array([5.0] * 6 + [36.0] * 6)}
+        fine[competition, int(instance)] = {"action_type": label, **steps, **scores, **frames}
+        coarse[competition, int(instance)] = {"action_type": label, "start_frame": 0, "end_frame": 12}
+    splits = {"train_split": list(fine)[::2], "test_split": list(fine)[1::2]}
+    annotations = {"FineDiving_fine-grained_annotation": fine, "FineDiving_coarse_annotation": coarse}
+    for name, value in {**annotations, **splits}.items():
         (folder / f"{name}.pkl").write_bytes(pickle.dumps(value))
 
 
@@ -228,22 +214,14 @@ def released_pairs(video: str) -> list[dict]:
         "action-replacement": (positive, positive.replace("washes", "paints"), 0, 8),
         "segment-mismatch": (". Then ".join(EVENTS[:2]) + ".", ". Then ".join(EVENTS[2:]) + ".", 0, 4),
     }
-    return [
-        {
-            "key": f"{video}-{kind}",
-            "video_id": video,
-            "type": kind,
-            **times("original_video", 0, 8),
-            **times("query_video", start, end),
-            "positive_text": true,
-            "negative_text": false,
-            **times("positive_text", start, end),
-            **times("negative_text", 4, 8),
-            "question": question_about((true, false), "2"),
-            "answer": "(2)",
-        }
-        for kind, (true, false, start, end) in texts.items()
-    ]
+    pairs = []
+    for kind, (true, false, start, end) in texts.items():
+        pair = {"key": f"{video}-{kind}", "video_id": video, "type": kind}
+        pair |= times("original_video", 0, 8) | times("query_video", start, end)
+        pair |= {"positive_text": true, "negative_text": false}
+        pair |= times("positive_text", start, end) | times("negative_text", 4, 8)
+        pairs.append(pair | {"question": question_about((true, false), "2"), "answer": "(2)"})
+    return pairs
 
 
 def times(name: str, start: int, end: int) -> dict[str, int]:
@@ -301,11 +279,8 @@ def fine_moments(video: str, number: int) -> list[dict]:
 
 def draw_own(root: Path) -> None:
     """Captions by others, and pairs of videos and texts."""
-    captions = pl.DataFrame(
-        [(clip, "Switch leap with one turn.") for clip, _ in clips_of("train")],
-        schema=["clip_id", "caption"],
-        orient="row",
-    )
+    captions = pl.DataFrame({"clip_id": [clip for clip, _ in clips_of("train")]})
+    captions = captions.with_columns(caption=pl.lit("Switch leap with one turn."))
     (root / "A").mkdir()
     captions.write_parquet(root / "A/captions.parquet")
     captions.write_csv(root / "B.csv")

@@ -22,7 +22,7 @@ import subtle.options
 from hf_datasets.fig import construction
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.miniature import TIERS, MiniatureConfig, prepare_miniature
-from hf_datasets.miniature.render import fingerprint
+from hf_datasets.miniature.render import tier_name
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import labels_by_id
 from subtle import cli
@@ -80,7 +80,7 @@ def here(drawn):
     )
     drawn = prepare_miniature(root / "cache/subtle-miniature", config=small, num_workers=0, progress=False)
     for tier in (MiniatureConfig(), TIERS["hard"]):
-        drawn.with_name(fingerprint(tier)).symlink_to(drawn)
+        drawn.with_name(tier_name(tier)).symlink_to(drawn)
     written = {}
     answer = OpenAIChat.answer
 

@@ -220,3 +220,14 @@ def tiny_comp(tmp_path_factory):
     images = CLIPImageProcessor(size={"height": 16, "width": 16}, do_center_crop=False)
     CLIPProcessor(images, fast).save_pretrained(root / "clip")
     return {"data_dir": str(data), "model": str(root / "clip")}
+
+
+@pytest.fixture(scope="session")
+def short_clips(tiny_comp, tmp_path_factory):
+    """A table of the single actions of the tiny miniature, as one makes it of one's own short clips."""
+    from datasets import load_dataset
+
+    folder = tmp_path_factory.mktemp("short-clips")
+    clips = load_dataset("activitynet_comp", "mini-clips", data_dir=tiny_comp["data_dir"], split="train")
+    clips.to_parquet(folder / "train.parquet")
+    return str(folder)

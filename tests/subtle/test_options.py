@@ -330,17 +330,15 @@ def test_a_subclass_that_changes_a_default_keeps_the_sentence():
 
 def test_values_that_configurations_repeat_are_those_of_the_packages():
     from hf_datasets.builders import BUILDERS
-    from hf_datasets.comp.paragraphs import MAX_IOU
     from hf_datasets.fig.clusters import TFIDF
     from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD
     from hf_models.moments import configuration_moments
-    from subtle.building.options import BuildCompConfig, BuildTFCoVRConfig
+    from subtle.building.options import BuildTFCoVRConfig
     from subtle.evaluate.options import AnalyzeFIGConfig, EvaluateVCMRConfig
     from subtle.train.options import VCMRConfig
     from subtle.train.vcmr import MOMENT_MODELS
 
     assert f"none: {DEFAULT_THRESHOLD} of attributes" in settings_of(BuildTFCoVRConfig)["threshold"].help
-    assert f"none: {MAX_IOU['activitynet']}, and of YouCook2" in settings_of(BuildCompConfig)["max_iou"].help
     assert AnalyzeFIGConfig().encoder == TFIDF
     assert EndConvention == configuration_moments.EndConvention
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)

@@ -22,6 +22,7 @@ from subtle.options import parse_config, run_recipe
 from subtle.run.build import run_build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
+from subtle.tfcovr import measure
 from subtle.tfcovr.labeled_splits import labeled_splits
 from subtle.tfcovr.measure import held_out_groups
 from subtle.train import stage1, stage2
@@ -129,7 +130,7 @@ def build(*options):
     return run_recipe(partial(run_build, build_tfcovr.main), config)
 
 
-def test_labels_of_own_clips_are_held_out_from_training_as_when_the_table_is_loaded(myclips, capsys):
+def test_labels_of_own_clips_are_held_out_from_training_as_when_the_table_is_loaded(myclips, capsys, monkeypatch):
     clips = pl.read_csv("myclips/clips.csv")
     scene = {label: f"lamp {place // 2} {'on' if place % 2 else 'off'}" for place, label in enumerate(COLORS)}
     scene |= {"lamp shines white": "lamp 1 on"}
@@ -145,6 +146,9 @@ def test_labels_of_own_clips_are_held_out_from_training_as_when_the_table_is_loa
     config = DataConfig(dataset_config="own", data_dir="built")
     groups = held_out_groups(config, load_split(config, "test"))
     assert {"seen_to_unseen", "unseen_to_seen"} <= set(groups.values())
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "seen_groups", lambda *_: pytest.fail("it read the texts of labels that all train"))
+        assert held_out_groups(config, load_split(config, "train")) == {}
     assert build("--unseen_labels", 1.5) != 0
     assert build("--unseen_labels", 0.2, "--marks", "marks.csv") != 0
     assert "unseen_labels is 1.5; it is a share" in capsys.readouterr().err

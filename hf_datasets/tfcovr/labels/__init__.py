@@ -15,7 +15,7 @@ from hf_datasets.tfcovr.labels.diving import DivingAttributes, describe_diving, 
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
 
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
-MARKS = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
+PUNCTUATION = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
 """Marks that say nothing where they stand before or after a word."""
 
 Attributes = GymnasticsAttributes | DivingAttributes
@@ -128,13 +128,13 @@ def find_label(label_id: str) -> Label:
     return label
 
 
-def reading(description: str) -> str:
+def folded_text(description: str) -> str:
     """A description normalized for comparison: case-folded, with single spaces and no marks around the words.
 
-    >>> reading("Serve wide, with  Slice!")
+    >>> folded_text("Serve wide, with  Slice!")
     'serve wide with slice'
     """
-    words = (word.strip(MARKS) for word in unicodedata.normalize("NFC", description).split())
+    words = (word.strip(PUNCTUATION) for word in unicodedata.normalize("NFC", description).split())
     return " ".join(word for word in words if word).casefold()
 
 
@@ -149,7 +149,7 @@ def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:
     """
     first: dict[str, str] = {}
     return {
-        label.label_id: first.setdefault(reading(label.description), label.label_id)
+        label.label_id: first.setdefault(folded_text(label.description), label.label_id)
         for label in (load_labels() if labels is None else labels)
     }
 

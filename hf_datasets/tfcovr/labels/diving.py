@@ -8,16 +8,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from hf_datasets.tfcovr.labels.template import NUMBER, number_text
+from hf_datasets.tfcovr.labels.template import NUMBER_PATTERN, number_text
 
 Takeoff = Literal["forward", "back", "reverse", "inward"]
 DiveShape = Literal["pike", "tuck"]
 
 DESCRIPTION = re.compile(
     rf"(?P<armstand>Arm\.)?(?P<takeoff>Forward|Back|Reverse|Inward)"
-    rf"(?:, (?P<before>{NUMBER}) (?P<before_noun>Twists?))?"
-    rf", (?P<somersaults>{NUMBER}) (?P<som_noun>Soms?)\.(?P<shape>Pike|Tuck)"
-    rf"(?:, (?P<after>{NUMBER}) (?P<after_noun>Twists?))?"
+    rf"(?:, (?P<before>{NUMBER_PATTERN}) (?P<before_noun>Twists?))?"
+    rf", (?P<somersaults>{NUMBER_PATTERN}) (?P<som_noun>Soms?)\.(?P<shape>Pike|Tuck)"
+    rf"(?:, (?P<after>{NUMBER_PATTERN}) (?P<after_noun>Twists?))?"
     rf"(?P<entry>, Entry)?"
 )
 

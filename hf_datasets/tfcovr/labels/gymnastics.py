@@ -5,20 +5,12 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
+from hf_datasets.sources.finegym import APPARATUS, Apparatus
 from hf_datasets.tfcovr.labels.template import Template
 
-Apparatus = Literal["Vault", "Floor Exercise", "Balance Beam", "Uneven Bar"]
 Family = Literal["vault", "leap", "turn", "acrobatic", "circle", "flight"]
 Direction = Literal["forward", "backward", "sideward"]
 Shape = Literal["tucked", "piked", "stretched", "straddled"]
-
-APPARATUS: dict[str, Apparatus] = {
-    "VT": "Vault",
-    "FX": "Floor Exercise",
-    "BB": "Balance Beam",
-    "UB": "Uneven Bar",
-}
-"""FineGym's abbreviations, which the paper's prompt uses, and the names that its label table uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-NUMBER = r"\d+(?:\.\d+)?"
+NUMBER_PATTERN = r"\d+(?:\.\d+)?"
 SLOT = re.compile(r"\{(\w+)\}")
-OPTIONAL = re.compile(r"\[([^\]]*)\]")
+BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 def number_text(value: float) -> str:
@@ -50,7 +50,7 @@ class Template:
 
     def _slot_pattern(self, slot: re.Match[str]) -> str:
         texts = self.vocabulary.get(slot[1])
-        alternatives = NUMBER if texts is None else "|".join(re.escape(text) for text in texts)
+        alternatives = NUMBER_PATTERN if texts is None else "|".join(re.escape(text) for text in texts)
         return f"(?P<{slot[1]}>{alternatives})"
 
     def parse(self, text: str) -> dict[str, Any] | None:
@@ -66,7 +66,7 @@ class Template:
 
     def format(self, values: Mapping[str, Any]) -> str:
         """The text of this wording with `values` in its slots."""
-        kept = OPTIONAL.sub(lambda group: group[1] if any(values[s] for s in SLOT.findall(group[1])) else "", self.text)
+        kept = BRACKETS.sub(lambda group: group[1] if any(values[s] for s in SLOT.findall(group[1])) else "", self.text)
         return SLOT.sub(lambda slot: self._surface(slot[1], values[slot[1]]), kept)
 
     def _surface(self, slot: str, value: Any) -> str:

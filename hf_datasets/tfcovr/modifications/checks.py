@@ -16,8 +16,8 @@ from hf_datasets.tfcovr.labels.gymnastics import Direction, GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.normalization import count_words
 from hf_datasets.tfcovr.modifications.parser import INSTRUCTION_VERBS, UNITS, Instruction, read_instruction
 
-MIN_WORDS: Final = 2
-MAX_WORDS: Final = 19
+MIN_PAPER_WORDS: Final = 2
+MAX_PAPER_WORDS: Final = 19
 """Section 3 of the paper: modification texts have 2 to 19 words."""
 MAX_INSTRUCTION_CHARACTERS: Final = 200
 ALLOWED_CHARACTERS = re.compile(r"[A-Za-z0-9 .,()/-]*")
@@ -26,15 +26,15 @@ ENTRY_WORD: Final = "flic-flac"
 COUNTED: Final = {"turns", "at_least", "turn_manner", "entry_turns", "somersaults", "twists_before", "twists_after"}
 
 
-def rejection_reason(source: Attributes, target: Attributes, text: str) -> str | None:
+def modification_fault(source: Attributes, target: Attributes, text: str) -> str | None:
     """Why `text` is not an instruction from `source` to `target`, or None where it is one.
 
     >>> from hf_datasets.tfcovr.labels import find_label
     >>> switch_leap, with_turn = find_label("45").attributes, find_label("41").attributes
-    >>> rejection_reason(switch_leap, with_turn, "Show with 1 turn.")
-    >>> rejection_reason(switch_leap, with_turn, "Show with 2 turns.")
+    >>> modification_fault(switch_leap, with_turn, "Show with 1 turn.")
+    >>> modification_fault(switch_leap, with_turn, "Show with 2 turns.")
     'says 2 turn, the target has 1'
-    >>> rejection_reason(switch_leap, with_turn, "Show a switch leap.")
+    >>> modification_fault(switch_leap, with_turn, "Show a switch leap.")
     "does not name what changes: turns to '1'"
     """
     changes = differences(source, target)
@@ -80,8 +80,8 @@ def check_form(text: str) -> str | None:
         strange = ALLOWED_CHARACTERS.sub("", text)[0]
         return f"holds the character {strange!r}: expected one line of English letters, digits and , . ( ) / -"
     words = count_words(text)
-    if not MIN_WORDS <= words <= MAX_WORDS:
-        return f"has {words} words with its numbers spelled out, expected {MIN_WORDS} to {MAX_WORDS}"
+    if not MIN_PAPER_WORDS <= words <= MAX_PAPER_WORDS:
+        return f"has {words} words with its numbers spelled out, expected {MIN_PAPER_WORDS} to {MAX_PAPER_WORDS}"
     first = re.split(r"[^a-z]+", text.lower().strip(), maxsplit=1)[0]
     if first not in INSTRUCTION_VERBS:
         return f"begins with {first!r}, which is no instruction: expected a verb such as 'show' or 'change'"

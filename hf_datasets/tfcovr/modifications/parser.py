@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
+from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr.modifications.normalization import WHOLE
 
 Token = str | float
@@ -80,7 +80,7 @@ COUNT_WORDS: Final = {word: float(value) for value, word in enumerate(WHOLE, sta
     "triple": 3.0,
 }
 UNITS: Final = {"turn", "salto", "somersault"}
-LIMBS: Final = {"leg", "foot"}
+LIMB_WORDS: Final = {"leg", "foot"}
 APPARATUS_PHRASES: Final = (
     (r"\b(?:balance beam|bb)\b|(?<=\bon )(?:the )?beam\b", "BB"),
     (r"\b(?:floor exercise|floor|fx)\b", "FX"),
@@ -89,7 +89,7 @@ APPARATUS_PHRASES: Final = (
 )
 NEGATION: Final = re.compile(r"\b(?:no|not|without|remove|drop|omit|instead of|rather than)\b")
 SCOPE_END: Final = {"and", "but", "with", "then", "while", "show", ","}
-WORD: Final = re.compile(r"\d+(?:\.\d+)?|[a-z]+(?:-[a-z]+)*|,|~|@[A-Z]+")
+TOKEN: Final = re.compile(r"\d+(?:\.\d+)?|[a-z]+(?:-[a-z]+)*|,|~|@[A-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def tokenize(text: str) -> list[Token]:
         text = re.sub(rf"\b{spelling}\b", word, text)
     text = re.sub(r"\bswitch (?=to\b|from\b|it\b)", "change ", text)
     text = NEGATION.sub("~", text)
-    words = [word for match in WORD.findall(text) for word in ([match] if match in WHOLE_WORDS else match.split("-"))]
+    words = [word for match in TOKEN.findall(text) for word in ([match] if match in WHOLE_WORDS else match.split("-"))]
     return join_numbers([STEMS.get(word, word) for word in words])
 
 
@@ -188,7 +188,7 @@ def join_numbers(words: list[str]) -> list[Token]:
         if words[position : position + 3] == ["and", "a", "half"]:
             value, position = value + 0.5, position + 3
         after = [other for other in words[position : position + 3] if other not in {"or", "both", "two"}]
-        if not after or after[0] not in LIMBS:
+        if not after or after[0] not in LIMB_WORDS:
             tokens.append(value)
     return tokens
 

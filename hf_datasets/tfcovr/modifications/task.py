@@ -15,7 +15,7 @@ from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import FREE_EXAMPLES, FREE_PROMPT, free_rejection_reason, write_free_modification
 from hf_datasets.tfcovr.labels import Label, Sport, find_label, labels_by_id, sport_of
-from hf_datasets.tfcovr.modifications.checks import rejection_reason
+from hf_datasets.tfcovr.modifications.checks import modification_fault
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.paper_prompts import EXAMPLE_FORMS, MODIFICATION_PROMPT, SLIPS
 
@@ -48,7 +48,7 @@ described by its phases: take-off direction ("Arm." from an armstand), twists, s
 {RULES}"""
 """The FineDiving prompt is not printed in the paper: the same instructions with the terms of diving."""
 
-PROMPTS: Final[dict[Sport, str]] = {"gymnastics": GYMNASTICS_PROMPT, "diving": DIVING_PROMPT}
+MODIFICATION_PROMPTS: Final[dict[Sport, str]] = {"gymnastics": GYMNASTICS_PROMPT, "diving": DIVING_PROMPT}
 
 MAX_ANSWER_CHARACTERS: Final = 2_000
 
@@ -159,7 +159,7 @@ class ModificationTask:
         if source.attributes is None:
             prompt, turns = FREE_PROMPT, FREE_EXAMPLES
         else:
-            prompt, turns = PROMPTS[sport_of(source)], examples(sport_of(source))
+            prompt, turns = MODIFICATION_PROMPTS[sport_of(source)], examples(sport_of(source))
         conversation = [("system", prompt)]
         for example in turns:
             conversation.append(("user", request_text(example["source"], example["target"])))
@@ -178,7 +178,7 @@ class ModificationTask:
         if source.attributes is None or target.attributes is None:
             reason = free_rejection_reason(source.description, target.description, text)
         else:
-            reason = rejection_reason(source.attributes, target.attributes, text)
+            reason = modification_fault(source.attributes, target.attributes, text)
         if reason:
             return Rejection(reason, answer, row.key)
         return Modification(row.source, row.target, row.change_type, text)

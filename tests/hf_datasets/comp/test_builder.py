@@ -8,6 +8,7 @@ from pathlib import Path
 import datasets
 import pyarrow.parquet as pq
 import pytest
+from comp_entries import entry
 from datasets import load_dataset, load_dataset_builder
 
 import hf_datasets  # noqa: F401 (registers the names)
@@ -15,7 +16,7 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.comp.counterfactuals import counterfactual_of
 from hf_datasets.comp.miniature import read_clips
 from hf_datasets.comp.paragraphs import keeps_words, word_overlap
-from hf_datasets.comp.release import read_release
+from hf_datasets.comp.release import read_released_pairs
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 
 LABELS = ("119", "118", "117", "126", "45", "93", "241", "103b", "205c", "10", "15")
@@ -23,11 +24,10 @@ KINDS = {"temporal_reorder", "action_replace", "segment_mismatch"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def caches(tmp_path_factory):
-    before = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
-    yield
-    datasets.config.HF_DATASETS_CACHE = before
+def datasets_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -134,25 +134,6 @@ def test_rows_depend_on_the_seed_and_the_same_seed_repeats_them(rendered):
     assert all("perform " in row["positive_text"] for row in first)
 
 
-def entry(number, **changes):
-    return {
-        "key": f"k{number}",
-        "video_id": "abc",
-        "type": "temp-reorder",
-        "original_video/start_time": 1_000_000,
-        "original_video/end_time": 90_500_000,
-        "query_video/start_time": 1_000_000,
-        "query_video/end_time": 90_500_000,
-        "positive_text": f"A man runs {number}. He sits.",
-        "negative_text": f"He sits. A man runs {number}.",
-        "positive_text/start_time": 1_000_000,
-        "positive_text/end_time": 90_500_000,
-        "question": "Which?",
-        "answer": "(2)",
-        **changes,
-    }
-
-
 def older(number):
     """An entry as in an older revision."""
     found = {key: value for key, value in entry(number).items() if "/" not in key}
@@ -195,7 +176,7 @@ def test_the_release_is_read_in_all_its_spellings(published):
 
 
 def test_every_invalid_entry_of_the_release_is_rejected_with_its_reason(published):
-    found = list(read_release(published / "activitynet_comp_train.json"))
+    found = list(read_released_pairs(published / "activitynet_comp_train.json"))
     reasons = [(one.key, one.reason) for one in found if not isinstance(one, dict)]
     assert reasons == [
         ("k3", "unknown type: 'colour': activitynet_comp_train.json[3]"),
@@ -215,9 +196,9 @@ def test_seconds_are_taken_as_seconds(tmp_path):
     path = tmp_path / "x.json"
     seconds = {key: value / 1e6 for key, value in entry(0).items() if key.endswith("_time")}
     path.write_text(json.dumps([entry(0) | seconds]))
-    (row,) = read_release(path)
+    (row,) = read_released_pairs(path)
     assert row["original_end_seconds"] == 90.5
-    (row,) = read_release(path, time_unit="us")
+    (row,) = read_released_pairs(path, time_unit="us")
     assert row["original_end_seconds"] == pytest.approx(90.5e-6)
 
 

@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from comp_entries import entry
 
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
-from hf_datasets.comp.release import read_release
+from hf_datasets.comp.release import read_released_pairs
 
 ROW = {
     "key": "v/segment_mismatch",
@@ -37,28 +38,13 @@ def test_times_that_are_no_stretch_are_refused_by_name(told):
         counterfactual_of(ROW | {"decision": f'{{"told_seconds": {told}}}'})
 
 
-def entry(kind, **times):
-    return {
-        "key": f"k/{kind}",
-        "video_id": "x",
-        "type": kind,
-        "positive_text": "He runs.",
-        "negative_text": "He sits.",
-        "original_video/start_time": 0,
-        "original_video/end_time": 9e6,
-        "query_video/start_time": 0,
-        "query_video/end_time": 4e6,
-        **times,
-    }
-
-
 def test_the_release_gives_the_times_of_a_mismatched_text(tmp_path):
     told = {"negative_text/start_time": 4e6, "negative_text/end_time": 9e6}
     backwards = {"negative_text/start_time": 9e6, "negative_text/end_time": 4e6}
     for times, decision in ((told, {"told_seconds": [4.0, 9.0]}), ({}, None), (backwards, None)):
         path = tmp_path / "youcook2_comp_val.json"
-        path.write_text(json.dumps([entry("segment_mismatch", **times), entry("temporal_reorder", **times)]))
-        mismatch, reorder = read_release(path)
+        path.write_text(json.dumps([entry(0, type="segment_mismatch", **times), entry(1, **times)]))
+        mismatch, reorder = read_released_pairs(path)
         assert (mismatch["decision"] and json.loads(mismatch["decision"])) == decision
         assert reorder["decision"] is None
 

@@ -10,7 +10,7 @@ import pytest
 
 import hf_datasets  # noqa: F401 registers the names
 from hf_datasets.fig.builder import FIG
-from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate
+from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate_videos
 from hf_datasets.long_videos import with_paths
 from hf_datasets.publish import write_folder
 from hf_datasets.video import VideoError
@@ -28,13 +28,6 @@ ROW = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 @pytest.fixture
 def didemo(tmp_path):
     (tmp_path / "data").mkdir()
@@ -43,7 +36,7 @@ def didemo(tmp_path):
 
 
 @pytest.fixture
-def built(tmp_path):
+def built(tmp_path, card):
     """A folder as `recipes/build.py fig` writes it."""
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("candidates", pa.list_(pa.string())))
     row = {"desc_id": 1, "video_id": "a", "duration_seconds": 9.0, "start_seconds": 1.0, "end_seconds": 4.0}
@@ -54,10 +47,7 @@ def built(tmp_path):
         "train": [pa.Table.from_pylist([row, second], schema=schema)],
         "test": [pa.Table.from_pylist([row | {"desc_id": 3, "video_id": "c"}], schema=schema)],
     }
-    (tmp_path / "card.md").write_text(
-        "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
-    )
-    return write_folder({"source": tables}, tmp_path / "built", card=tmp_path / "card.md")
+    return write_folder({"source": tables}, tmp_path / "built", card=card)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,11 +134,11 @@ def test_a_missing_video_is_null_an_ambiguous_one_an_error(didemo, tmp_path):
 def test_activitynet_videos_are_found_with_and_without_their_prefix(tmp_path):
     for name in ("v_--a_B.mp4", "-c_D.mkv"):
         (tmp_path / name).touch()
-    rows, coverage = locate(pl.DataFrame({"video_id": ["v_--a_B", "v_-c_D", "v_none"]}), tmp_path)
+    rows, coverage = locate_videos(pl.DataFrame({"video_id": ["v_--a_B", "v_-c_D", "v_none"]}), tmp_path)
     assert rows["video"].to_list() == [str(tmp_path / "v_--a_B.mp4"), str(tmp_path / "-c_D.mkv"), None]
     assert "2 of 3 videos" in coverage
     with pytest.raises(VideoError, match="refused"):
-        locate(pl.DataFrame({"video_id": ["../x"]}), tmp_path)
+        locate_videos(pl.DataFrame({"video_id": ["../x"]}), tmp_path)
 
 
 def test_a_built_folder_is_the_source_configuration(built):

@@ -25,7 +25,7 @@ def by_length(frames, texts):
 
 
 @pytest.fixture
-def built(tmp_path):
+def built(tmp_path, card):
     """A built folder: moment 7 with all rewritings, moment 8 with positives only."""
     second = ROW | {"desc_id": 8, "video_id": "b"}
     rewritings = [
@@ -34,10 +34,6 @@ def built(tmp_path):
         {"desc_id": 7, "kind": "dynamic_negatives", "captions": ["A man stands."]},
         {"desc_id": 8, "kind": "positives", "captions": ["A man takes a seat."]},
     ]
-    card = tmp_path / "card.md"
-    card.write_text(
-        "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
-    )
     configurations = {
         "source": {"train": [pa.Table.from_pylist([ROW, second], schema=MOMENT_SCHEMA)]},
         "rewritings": {"train": [pa.Table.from_pylist(rewritings)]},

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 import hf_datasets  # noqa: F401 registers the names
-from hf_datasets.fig.release import FILES, find_files, read_release
+from hf_datasets.fig.release import FILES, find_moment_files, read_released_moments
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import Moment, Rejection
@@ -19,22 +19,14 @@ LONG = {"video": "5UNDJ", "time": [0.0, 80.8], "desc_id": 14365, "duration": 81.
 CAPTIONS = {"cog_desc": "a person eats.", "fig_desc": "A person eats an apple.", "fig_desc_score": -5.38}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    before = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("cache")
-    yield
-    datasets.config.HF_DATASETS_CACHE = before
+@pytest.fixture(scope="module")
+def charades(shared, tmp_path_factory):
+    return opened("charades_fig", shared / "data" / "charades_fig", cache_dir=str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")
-def charades(shared, cache):
-    return datasets.load_dataset("charades_fig", "release", data_dir=str(shared / "data" / "charades_fig"))
-
-
-@pytest.fixture(scope="module")
-def didemo(shared, cache):
-    return datasets.load_dataset("didemo_fig", "release", data_dir=str(shared / "data" / "didemo_fig"))
+def didemo(shared, tmp_path_factory):
+    return opened("didemo_fig", shared / "data" / "didemo_fig", cache_dir=str(tmp_path_factory.mktemp("cache")))
 
 
 def write_lines(folder, rows, name="charades_fig_test.jsonl"):
@@ -44,8 +36,8 @@ def write_lines(folder, rows, name="charades_fig_test.jsonl"):
     return folder
 
 
-def open_lines(folder, **parameters):
-    return datasets.load_dataset("charades_fig", "release", data_dir=str(folder), **parameters)
+def opened(name, folder, **options):
+    return datasets.load_dataset(name, "release", data_dir=str(folder), **options)
 
 
 def test_the_real_annotations_have_the_counts_of_the_paper(charades, didemo):
@@ -146,10 +138,10 @@ def test_the_score_histogram_of_figure_4_is_that_of_the_files(charades):
 
 def test_moments_beyond_their_video_stay_unless_clipping_is_asked_for(tmp_path):
     folder = write_lines(tmp_path / "data", [LATE_START, LATE_END, LATE_END | {"desc_id": 13616}, LONG])
-    kept = open_lines(folder)["test"]
+    kept = opened("charades_fig", folder)["test"]
     assert kept["end_seconds"] == [8.0, 38.0, 38.0, 80.8]
     assert "4 moments of 3 videos; 3 end after their video, by 24.80 s at most" in kept.info.description
-    clipped = open_lines(folder, clip_to_duration=True)["test"]
+    clipped = opened("charades_fig", folder, clip_to_duration=True)["test"]
     assert clipped["end_seconds"] == [13.2, 13.2, 80.8]
     assert "1 x starts after its video ends" in clipped.info.description
 
@@ -176,7 +168,7 @@ def test_moments_beyond_their_video_stay_unless_clipping_is_asked_for(tmp_path):
 )
 def test_a_bad_row_is_refused_with_its_reason_and_the_others_stay(bad, reason, tmp_path):
     bad = LATE_START | bad if isinstance(bad, dict) else bad
-    rows = open_lines(write_lines(tmp_path / "data", [LATE_END, bad, LONG]))["test"]
+    rows = opened("charades_fig", write_lines(tmp_path / "data", [LATE_END, bad, LONG]))["test"]
     assert rows["desc_id"] == [13612, 14365]
     assert f"1 rows were refused (1 x {reason}" in rows.info.description
 
@@ -184,29 +176,31 @@ def test_a_bad_row_is_refused_with_its_reason_and_the_others_stay(bad, reason, t
 def test_a_line_of_coarse_captions_alone_is_a_moment_for_the_pipeline(tmp_path):
     row = {"video": "a", "time": [0, 1], "desc_id": 1, "duration": 2.0, "cog_desc": "A person eats."}
     (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n\n")
-    assert list(read_release(tmp_path / "x.jsonl")) == [Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)]
+    assert list(read_released_moments(tmp_path / "x.jsonl")) == [
+        Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)
+    ]
     (tmp_path / "x.jsonl").write_text("\nno json\n")
-    (rejection,) = read_release(tmp_path / "x.jsonl")
+    (rejection,) = read_released_moments(tmp_path / "x.jsonl")
     assert isinstance(rejection, Rejection)
     assert (rejection.raw, rejection.key) == ("no json\n", "x.jsonl:2")
 
 
 def test_files_without_usable_rows_and_leaking_splits_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds none of charades_fig_train\.jsonl.*fetch .*VERIFIED"):
-        find_files(tmp_path, "charades_fig")
+        find_moment_files(tmp_path, "charades_fig")
     folder = write_lines(tmp_path / "data", [LONG])
     write_lines(folder, [LONG | {"desc_id": 2}], "charades_fig_train.jsonl")
     with pytest.raises(ValueError, match="1 videos in train and in another split, the first '5UNDJ'"):
-        open_lines(folder)
+        opened("charades_fig", folder)
     (folder / "charades_fig_train.jsonl").write_text("\n")
     with pytest.raises(ValueError, match=r"charades_fig_train\.jsonl has no usable row"):
-        open_lines(folder)
+        opened("charades_fig", folder)
     (folder / "charades_fig_train.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="is not UTF-8"):
-        open_lines(folder)
+        opened("charades_fig", folder)
     write_lines(folder / "again", [LONG])
     with pytest.raises(ValueError, match="several times"):
-        find_files(folder, "charades_fig")
+        find_moment_files(folder, "charades_fig")
 
 
 @pytest.mark.parametrize("name", FILES)

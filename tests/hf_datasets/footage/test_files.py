@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from hf_datasets.footage.files import find_videos, fingerprint, path_of_video
+from hf_datasets.footage.files import file_fingerprint, find_videos, path_of_video
 from hf_datasets.video import VideoError
 
 
@@ -38,7 +38,7 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path):
     unreachable = "file that cannot be reached"
     assert kinds == [unreachable, unreachable, "link out of the folder", "unusable video"]
     with pytest.raises(OSError, match="a pipe, socket or device"):
-        fingerprint(folder / "pipe.mp4")
+        file_fingerprint(folder / "pipe.mp4")
 
 
 @pytest.mark.parametrize("name", ["two\nlines.mp4", "bell\x07.mp4", "back\\slash.mp4"])
@@ -54,7 +54,7 @@ def test_a_fingerprint_is_of_the_whole_content(tmp_path):
     path = tmp_path / "a.mp4"
     content = bytes(range(256)) * 10_000
     path.write_bytes(content)
-    assert fingerprint(path) == f"{hashlib.blake2b(content, digest_size=20).hexdigest()}-{len(content)}"
+    assert file_fingerprint(path) == f"{hashlib.blake2b(content, digest_size=20).hexdigest()}-{len(content)}"
 
 
 def test_a_missing_folder_is_named(tmp_path):

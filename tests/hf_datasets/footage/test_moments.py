@@ -166,11 +166,7 @@ def test_a_file_that_is_no_table_is_named(tmp_path, name, content, message):
         read_moments(tmp_path / name)
 
 
-@given(
-    end=st.floats(0.05, 500.0),
-    seconds=st.floats(0.5, 20.0),
-    share=st.floats(0.1, 1.0),
-)
+@given(end=st.floats(0.05, 500.0), seconds=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
 def test_windows_cover_every_second_and_end_with_the_video(end, seconds, share):
     spans = Windows(seconds, seconds * share).spans(end)
     assert spans[0][0] == 0.0

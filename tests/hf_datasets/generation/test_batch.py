@@ -1,13 +1,10 @@
 """The Batch API mode against the loopback server: upload, poll, recover, resume."""
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from sentences import EXPECTED, ROWS, SentenceTask, answer
+from sentences import EXPECTED, ROWS, SentenceTask, answer, start_build
 
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.chat import GenerationStoppedError
@@ -136,24 +133,10 @@ def test_a_refused_batch_stops_with_the_servers_reason(cache):
     assert cache.open_batches(batch_chat(server).endpoint) == []
 
 
-KILLED = """
-import sys
-sys.path[:0] = [{fixtures!r}]
-from sentences import ROWS, SentenceTask
-from hf_datasets.generation.batch import OpenAIBatchChat
-from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.generate import generate
-with AnswerCache({cache!r}) as cache:
-    list(generate(SentenceTask(), ROWS, OpenAIBatchChat("m", base_url={url!r}), cache))
-"""
-
-
 def test_a_killed_run_waits_for_the_batch_it_had_sent(cache):
     with ChatServer(answer) as server:
         server.batch_polls = 10**6
-        fixtures = str(Path(__file__).parents[2] / "fixtures")
-        code = KILLED.format(fixtures=fixtures, cache=str(cache.path), url=server.url)
-        run = subprocess.Popen([sys.executable, "-c", code])
+        run = start_build(server, cache.path, chat="batch.OpenAIBatchChat")
         deadline = time.monotonic() + 60
         while not any(batch["polls"] for batch in server.batches.values()) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -29,7 +29,7 @@ from hf_datasets.fig.tasks import (
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, NoAnswerError, Request
-from hf_datasets.generation.generate import generate, judge
+from hf_datasets.generation.generate import generate, judge_answer
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.generation.prices import Price
 from hf_datasets.generation.server import MalformedResponseError
@@ -134,7 +134,7 @@ def check_line(chat, cache, line):
 def check_answer(task, row, text):
     start = time.process_time()
     parsed = task.parse(row, text)
-    judged = judge(task, row, [], Answer(text))
+    judged = judge_answer(task, row, [], Answer(text))
     assert time.process_time() - start < SECONDS, f"{text[:80]!r}... of {len(text)} characters takes too long"
     if isinstance(parsed, Rejection):
         assert isinstance(judged, Rejection)

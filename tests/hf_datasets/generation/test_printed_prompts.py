@@ -11,11 +11,11 @@ from hf_datasets.fig.paper_prompts import LISTINGS
 from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.fig.tasks import (
     AnswersTask,
-    Attributes,
     AttributesTask,
     DynamicRow,
     DynamicTask,
     Keyframe,
+    KeyframeAttributes,
     QuestionsTask,
     StaticRow,
     StaticTask,
@@ -67,7 +67,7 @@ def printed(task, row):
 
 def test_the_listings_are_filled_in_where_they_have_a_place():
     paper = {"prompts": "paper"}
-    frames = (Attributes("a hall", "a red coat", "A person."), Attributes("a hall", "a cap", "A man."))
+    frames = (KeyframeAttributes("a hall", "a red coat", "A person."), KeyframeAttributes("a hall", "a cap", "A man."))
     told = printed(StaticTask(**paper), StaticRow(MOMENT, frames))
     assert f'is "{MOMENT.coarse_caption}" There are 2 keyframes' in told
     assert "2. Background: a hall\nObjects Attributes: a cap\nDesc: A man." in told
@@ -91,7 +91,9 @@ def test_the_listings_are_filled_in_where_they_have_a_place():
 def test_answers_in_the_forms_of_the_listings_are_read():
     attributes = AttributesTask(lambda moment, seconds: IMAGE, prompts="paper")
     answer = '"Background: a hall,\n\nObjects Attributes: a red coat"\n\n"Desc: A person in red."'
-    assert attributes.parse(Keyframe(MOMENT, 3.0), answer) == Attributes("a hall", "a red coat", "A person in red.")
+    assert attributes.parse(Keyframe(MOMENT, 3.0), answer) == KeyframeAttributes(
+        "a hall", "a red coat", "A person in red."
+    )
     answers = AnswersTask(lambda moment: (IMAGE,), prompts="paper")
     for between in ("\n", "\n\n", "\n\n**Description:** "):
         found = answers.parse(DynamicRow(MOMENT, QUESTIONS[:2]), f"1. To the left. 2. Slowly.{between}The door moves.")

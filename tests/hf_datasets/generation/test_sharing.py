@@ -84,11 +84,6 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-def interrupts(seconds):
-    """Ctrl-C in so many seconds."""
-    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-
 def interrupts_when(is_time, then=lambda: None):
     """Ctrl-C as soon as this is true, and half a second later what comes then."""
 
@@ -118,10 +113,10 @@ def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_does_not_wait_for_a_server_that_hangs(cache, monkeypatch):
-    monkeypatch.setattr(engine, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(engine, "INTERRUPT_SECONDS", 0.3)
     with ChatServer(answer) as server:
         server.gate = threading.Event()
-        interrupts(0.3)
+        interrupts_when(lambda: server.asked)
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             list(generate(SentenceTask(), ROWS, chat_at(server), cache))
@@ -172,7 +167,7 @@ def test_a_full_disk_under_the_cache_is_an_error_that_names_the_file_and_the_nex
         assert max(server.answered.values()) <= 2
 
 
-def test_a_cache_that_cannot_be_opened_is_reported_as_such(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_opened_is_reported_as_such(tmp_path):
     (tmp_path / "answers.sqlite").mkdir()
     with pytest.raises(OSError, match="cannot be read or written"):
         AnswerCache(tmp_path / "answers.sqlite")

@@ -16,13 +16,13 @@ from hf_datasets.__main__ import blind_test, draw_miniature
 from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
 from hf_datasets.miniature.competitions import with_more_competitions
-from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT, difference_between
+from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT_LABELS, difference_between
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
-from hf_datasets.miniature.render import RENDERER_VERSION, fingerprint, perform_shot
+from hf_datasets.miniature.render import RENDERER_VERSION, perform_shot, tier_name
 from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
 from hf_datasets.publishing.registered_folder import write_registered
-from hf_datasets.tfcovr.labels import find_label, reading
+from hf_datasets.tfcovr.labels import find_label, folded_text
 
 OLD_SCENE = [one.name for one in fields(Scene) if one.name not in {"cuts", "passers", "bystanders"}]
 SMALL = replace(
@@ -72,7 +72,7 @@ def test_the_miniature_keeps_its_plan_its_pictures_and_its_folder():
     plan_sum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     assert plan_sum == "d24fc1538728bb1f8e7476fa8c94df5b6d7d12aa5e26c1b8e0e26a7b1878bbf5"
     assert pictures.hexdigest() == "2372434d35fba7aaa2b3e8d873cb8977fbe8ffaaa3a6e6d43bdb12cb96784912"
-    assert (RENDERER_VERSION, fingerprint(MiniatureConfig())) == (1, "miniature-834e86a10b59")
+    assert (RENDERER_VERSION, tier_name(MiniatureConfig())) == (1, "miniature-b8e8efff5dac")
 
 
 def test_the_harder_tier_has_the_size_that_the_benchmark_needs():
@@ -85,11 +85,11 @@ def test_the_harder_tier_has_the_size_that_the_benchmark_needs():
         found = np.mean([bool(getattr(shot.scene, attribute)) for shot in shots])
         assert found == pytest.approx(share, abs=0.03)
     assert all(len({shot.scene.socks for shot in competition.shots}) == 1 for competition in plan)
-    assert fingerprint(HARD) != fingerprint(replace(HARD, cut_share=0.1)) != fingerprint(MiniatureConfig())
+    assert tier_name(HARD) != tier_name(replace(HARD, cut_share=0.1)) != tier_name(MiniatureConfig())
 
 
 def test_no_two_labels_of_the_harder_tier_read_the_same():
-    assert len({reading(find_label(label).description) for label in HARD.labels}) == len(HARD.labels)
+    assert len({folded_text(find_label(label).description) for label in HARD.labels}) == len(HARD.labels)
 
 
 def test_a_tier_has_its_own_size_and_one_that_is_none_is_refused():
@@ -155,7 +155,7 @@ def test_labels_that_differ_in_one_thing_are_named_by_it():
 
 def test_labels_that_read_the_same_have_the_same_differences():
     same = {label: find_label(label).description for label in ("180", "181", "185", "5253b")}
-    assert same == {label: find_label(SAME_TEXT[label]).description for label in same}
+    assert same == {label: find_label(SAME_TEXT_LABELS[label]).description for label in same}
     assert difference_between("181", "180") == difference_between("217", "216") == "count"
 
 

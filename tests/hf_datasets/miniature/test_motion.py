@@ -117,9 +117,12 @@ def test_limbs_keep_their_length_in_every_pose():
     np.testing.assert_allclose(shank, body.shank)
 
 
-def test_swapping_sides_twice_changes_nothing():
+def test_a_pose_with_its_sides_swapped_is_its_mirror_image():
     pose = POSES["split"][None]
-    np.testing.assert_array_equal(swap_sides(swap_sides(pose)), pose)
+    joints, swapped = (body_joints(one, Body()) for one in (pose, swap_sides(pose)))
+    for name in ("knee", "foot", "hand"):
+        np.testing.assert_allclose(swapped[0, J[f"left_{name}"]], joints[0, J[f"right_{name}"]] * (1, -1, 1), atol=1e-9)
+    assert not np.allclose(swapped, joints)
 
 
 def test_front_and_back_of_the_torso_differ_in_color():

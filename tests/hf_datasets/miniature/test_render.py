@@ -10,15 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hf_datasets.miniature import (
-    ACTIONS,
-    MiniatureConfig,
-    film_strips,
-    plan_competitions,
-    prepare_miniature,
-)
+from hf_datasets.miniature import ACTIONS, MiniatureConfig, film_strips, plan_competitions, prepare_miniature
 from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_competitions
-from hf_datasets.miniature.render import fingerprint, render_video
+from hf_datasets.miniature.render import render_video, tier_name
 
 SMALL = MiniatureConfig(
     labels=("119", "117", "103b"),
@@ -130,7 +124,7 @@ def test_a_killed_run_resumes_with_the_missing_videos(tmp_path, monkeypatch):
     monkeypatch.setattr(render, "render_video", dies_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
-    folder = tmp_path / fingerprint(SMALL)
+    folder = tmp_path / tier_name(SMALL)
     assert len(list(folder.glob("videos/*.mp4"))) == 2
     assert not (folder / "clips.parquet").exists()
     assert prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False) == folder
@@ -153,7 +147,7 @@ def test_what_a_power_loss_cut_is_rendered_again(folder, tmp_path, share):
 
 
 def test_another_seed_or_size_is_another_folder():
-    names = {fingerprint(config) for config in (SMALL, MiniatureConfig(), MiniatureConfig(seed=1))}
+    names = {tier_name(config) for config in (SMALL, MiniatureConfig(), MiniatureConfig(seed=1))}
     assert len(names) == 3
 
 

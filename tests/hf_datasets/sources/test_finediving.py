@@ -97,7 +97,7 @@ def test_an_empty_damaged_or_foreign_file_is_refused(tmp_path, data):
 
 
 def test_a_large_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("hf_datasets.sources.finediving.MAX_BYTES", 10)
+    monkeypatch.setattr("hf_datasets.sources.finediving.MAX_PICKLE_BYTES", 10)
     with pytest.raises(ValueError, match="1 to 10"):
         read_pickle(write(tmp_path / "a.pkl", [0] * 100))
 

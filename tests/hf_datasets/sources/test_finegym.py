@@ -47,21 +47,23 @@ def files(tmp_path):
     return annotation, elements
 
 
+def read(annotation, *elements, **options):
+    return list(read_finegym(annotation, elements, descriptions=DESCRIPTIONS, **options))
+
+
 def rejected(records):
     return [record.reason for record in records if isinstance(record, Rejection)]
 
 
 def test_times_relative_to_the_event_become_seconds_of_the_long_video(files):
-    annotation, elements = files
-    clips = [r for r in read_finegym(annotation, [elements], descriptions=DESCRIPTIONS) if isinstance(r, Clip)]
-    assert clips[0] == Clip(VAULT, VIDEO, "0", 1782.26, 1788.01)
-    assert clips[1] == Clip(LEAP, VIDEO, "40", pytest.approx(2219.1), pytest.approx(2220.4))
-    assert len(clips) == 2
+    assert [record for record in read(*files) if isinstance(record, Clip)] == [
+        Clip(VAULT, VIDEO, "0", 1782.26, 1788.01),
+        Clip(LEAP, VIDEO, "40", pytest.approx(2219.1), pytest.approx(2220.4)),
+    ]
 
 
 def test_unusable_entries_are_rejected_with_their_reason(files):
-    annotation, elements = files
-    reasons = rejected(read_finegym(annotation, [elements], descriptions=DESCRIPTIONS))
+    reasons = rejected(read(*files))
     assert [reason.partition(":")[0] for reason in reasons] == ["no element label"] + 3 * ["unusable span"]
     assert "A_0040_0041" in reasons[0]
     assert "do not lie in their event of 53.50 s" in reasons[1]
@@ -72,7 +74,7 @@ def test_unusable_lines_are_rejected_with_file_and_line(files):
     extra = elements.with_name("gym288_val_element.txt")
     other = f"{VIDEO}_E_009999_009999_A_0000_0001"
     extra.write_text(f"{VAULT} 40\n{LEAP}\nclip 3\n{VIDEO}_002184_002237_0040_0041 39\n{other} 0\n")
-    records = list(read_finegym(annotation, [elements, extra], descriptions=DESCRIPTIONS))
+    records = read(annotation, elements, extra)
     reasons = rejected(records)
     assert (
         "duplicate clip id: gym288_val_element.txt, line 1 repeats gym288_train_element_v1.1.txt, line 1" in reasons[0]
@@ -97,7 +99,7 @@ def test_classes_of_other_lists_are_found_by_their_text(files):
     lists = elements.rename(elements.with_name("gym99_train_element_v1.1.txt"))
     lists.write_text(f"{VAULT} 7\n{LEAP} 9\n")
     with pytest.raises(ValueError, match="pass gym99_categories"):
-        list(read_finegym(annotation, [lists], descriptions=DESCRIPTIONS))
+        read(annotation, lists)
     categories = elements.with_name("gym99_categories.txt")
     categories.write_text(
         "Clabel:   7; set:  1; Glabel:   1; (VT) round-off, flic-flac with 0.5 turn on, "
@@ -108,24 +110,22 @@ def test_classes_of_other_lists_are_found_by_their_text(files):
         "Clabel: 4; set: 33; Glabel: 1; (BB) another\n"
     )
     assert read_categories(categories, DESCRIPTIONS) == {"7": "0", "9": "40", "180": "180", "3": "180"}
-    records = list(read_finegym(annotation, [lists], descriptions=DESCRIPTIONS, categories=categories))
-    assert [record.label for record in records if isinstance(record, Clip)] == ["0", "40"]
+    found = read(annotation, lists, categories=categories)
+    assert [record.label for record in found if isinstance(record, Clip)] == ["0", "40"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"[]", b"{}"])
 def test_an_annotation_that_is_empty_or_in_another_encoding_names_the_file(files, content):
-    annotation, elements = files
-    annotation.write_bytes(content)
+    files[0].write_bytes(content)
     with pytest.raises(ValueError, match=r"finegym_annotation_info_v1\.1\.json is not"):
-        list(read_finegym(annotation, [elements], descriptions=DESCRIPTIONS))
+        read(*files)
 
 
 @pytest.mark.parametrize(("content", "says"), [(b"", "is empty"), (b"caf\xe9 1", "is not UTF-8")])
 def test_an_element_list_that_is_empty_or_in_another_encoding_names_the_file(files, content, says):
-    annotation, elements = files
-    elements.write_bytes(content)
+    files[1].write_bytes(content)
     with pytest.raises(ValueError, match=rf"gym288_train_element_v1\.1\.txt {says}"):
-        list(read_finegym(annotation, [elements], descriptions=DESCRIPTIONS))
+        read(*files)
 
 
 @pytest.mark.parametrize(

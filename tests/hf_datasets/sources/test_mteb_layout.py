@@ -83,8 +83,7 @@ def several_benchmarks_form(folder, _):
 
 
 @pytest.mark.parametrize("form", [push_to_hub_form, beir_form, several_benchmarks_form], ids=lambda form: form.__name__)
-def test_every_form_gives_the_same_queries_clips_and_targets(form, videos, tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+def test_every_form_gives_the_same_queries_clips_and_targets(form, videos, tmp_path):
     folder = tmp_path / "benchmark"
     folder.mkdir()
     form(folder, videos)

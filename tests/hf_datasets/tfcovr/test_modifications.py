@@ -8,7 +8,7 @@ import pytest
 from hf_datasets.generation.task import Task
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr.labels import find_label, load_labels, parse_description
-from hf_datasets.tfcovr.modifications.checks import rejection_reason
+from hf_datasets.tfcovr.modifications.checks import modification_fault
 from hf_datasets.tfcovr.modifications.normalization import count_words, normalise_text
 from hf_datasets.tfcovr.modifications.task import (
     DIVING_PROMPT,
@@ -27,7 +27,7 @@ BACK, BACK_LESS = "Back, 1.5 Twists, 2.5 Soms.Pike, Entry", "Back, 2.5 Twists, 1
 
 
 def judge(source, target, text):
-    return rejection_reason(parse_description(source), parse_description(target), text)
+    return modification_fault(parse_description(source), parse_description(target), text)
 
 
 def comparable(text):
@@ -35,14 +35,10 @@ def comparable(text):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["modification_text"])
-def test_the_rule_based_generator_repeats_the_papers_examples_word_for_word(example):
+def test_the_papers_examples_pass_the_checks_and_the_rule_based_generator_repeats_them_word_for_word(example):
+    assert judge(example["source"], example["target"], example["modification_text"]) is None
     written = write_modification(parse_description(example["source"]), parse_description(example["target"]))
     assert comparable(written) == comparable(example["modification_text"])
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["modification_text"])
-def test_the_papers_examples_pass_the_checks(example):
-    assert judge(example["source"], example["target"], example["modification_text"]) is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +88,7 @@ def test_labels_that_say_the_same_have_no_modification(labels):
     source, target = (find_label(label_id).attributes for label_id in labels)
     with pytest.raises(ValueError, match="say the same"):
         write_modification(source, target)
-    assert "nothing to modify" in rejection_reason(source, target, "show with 1 turn")
+    assert "nothing to modify" in modification_fault(source, target, "show with 1 turn")
 
 
 @pytest.mark.parametrize(
@@ -153,9 +149,7 @@ def test_a_text_with_words_outside_the_target_or_a_missing_change_is_rejected(so
         ("show " + "a split leap on BB with 1 turn and " * 4, "has 37 words"),
         ("I cannot help with that request.", "begins with 'i'"),
         ("As an AI language model I do not watch sports", "begins with 'as'"),
-        ("You are an expert in artistic gymnastics", "begins with 'you'"),
         (SPLIT_LEAP_ON_BEAM, "begins with ''"),
-        ("Compare the two descriptions and find what differs.", "begins with 'compare'"),
         ("Montrez un saut sur la poutre avec 1 tour", "begins with 'montrez'"),
         ("Show un salto en la barra de equilibrio", "says 'barra'"),
         ("show 分腿跳 on BB with 1 turn", "holds the character"),
@@ -246,9 +240,3 @@ def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
 )  # fmt: skip
 def test_texts_are_normalized_as_in_the_release(text, expected):
     assert normalise_text(text) == expected
-
-
-def test_words_are_counted_once_numbers_are_spelled_out():
-    longest = "Change direction to Reverse, reduce to 2.5 twists, and show with 1.5 somersaults"
-    assert count_words(longest) == 19
-    assert count_words("show off") == 2

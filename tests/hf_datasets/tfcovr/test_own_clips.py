@@ -13,7 +13,7 @@ from colored_videos import write_colored_video
 import hf_datasets  # noqa: F401 - registers the names
 from hf_datasets.class_labels import with_names
 from hf_datasets.records import LabelPair, Rejection
-from hf_datasets.tfcovr import statistics
+from hf_datasets.tfcovr import own_clips, statistics
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.free_text import free_rejection_reason, own_labels
 from hf_datasets.tfcovr.labels import find_label
@@ -25,11 +25,6 @@ from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 
 LABELS = ("rolls left slowly", "rolls left quickly", "rolls right slowly", "drops", "bounces_twice")
 SPLITS = ("train", "validation", "test")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def table(num_videos=10, clips_per_video=4):
@@ -275,13 +270,14 @@ def test_several_tables_are_an_error_unless_one_is_named_clips(tmp_path):
 
 
 def test_ids_of_the_306_labels_take_their_texts_and_generator(tmp_path, caplog):
+    own_clips._warn_of_known_labels.cache_clear()
     columns = table() | {"label": [("40", "41", "51", "136", "45")[number % 5] for number in range(40)]}
     rows, clips = (load(write(tmp_path / "mine", columns), name) for name in ("own", "own-clips"))
     assert set(clips["test"]["description"]) == {find_label(one).description for one in set(columns["label"])}
     texts = {(row["query_label"], row["target_label"]): row["modification_text"] for row in rows["train"]}
     assert texts["40", "41"] == "show with 1 turn"
     assert "event" in rows["train"]["change_type"]
-    assert "ids of TF-CoVR" in caplog.text
+    assert caplog.text.count("ids of TF-CoVR") == 1  # of two readings
     described = read_own_clips(write(tmp_path / "other", columns | {"description": columns["label"][0] + " m race"}))
     assert {label.source for label in described.labels} == {"own"}
 

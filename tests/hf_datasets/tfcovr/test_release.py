@@ -6,17 +6,15 @@ import polars as pl
 import pytest
 
 from hf_datasets.tfcovr.release import (
-    download,
-    find_files,
+    find_triplet_files,
     modification_text,
     parse_literal,
-    read_release,
+    read_released_triplets,
     release_clips,
 )
 
 GYM = "A0xAXXysHUo_E_002184_002237_A_{:04}_{:04}"
 CLIPS = [GYM.format(second, second + 1) for second in range(9)]
-SHORT = "-0xAXX_sH_E_002184_002237_0035_0036"
 
 
 def train_rows():
@@ -59,7 +57,7 @@ def rewrite(folder, name, **columns):
 
 
 def test_triplets_and_queries_are_read_from_first_to_last(folder):
-    rows, rejections = read_release(folder)
+    rows, rejections = read_released_triplets(folder)
     assert rejections == []
     assert {split: len(table) for split, table in rows.items()} == {"train": 3, "validation": 2, "test": 2}
     assert rows["train"].row(0, named=True) == {
@@ -93,9 +91,9 @@ def test_the_older_column_and_file_names_give_the_same_rows(folder, tmp_path):
     table.write_csv(other / "train_video_pairs_v3.csv")
     table.with_columns(description=pl.lit("x")).write_csv(other / "train_video_pairs_v3_desc.csv")
     pl.DataFrame(query_rows()).write_csv(other / "test_video_pairs_v2.csv")
-    rows, rejections = read_release(other)
+    rows, rejections = read_released_triplets(other)
     assert rejections == []
-    assert rows["train"].equals(read_release(folder / "annotations")[0]["train"])
+    assert rows["train"].equals(read_released_triplets(folder / "annotations")[0]["train"])
     assert set(rows) == {"train", "test"}
 
 
@@ -107,8 +105,8 @@ def test_parquet_with_real_lists_gives_the_same_rows(folder, tmp_path):
     queries["query_id"] = [0, 1]
     pl.DataFrame(train_rows()).write_parquet(other / "train-00000-of-00001.parquet")
     pl.DataFrame(queries).write_parquet(other / "test-00000-of-00001.parquet")
-    rows, _ = read_release(other)
-    expected, _ = read_release(folder / "annotations")
+    rows, _ = read_released_triplets(other)
+    expected, _ = read_released_triplets(folder / "annotations")
     assert rows["train"].equals(expected["train"])
     assert rows["test"].equals(expected["test"])
 
@@ -120,7 +118,7 @@ def test_rejections_of_unusable_rows_name_file_row_and_fix(folder):
     rows["modification"][6] = "{'41': __import__('os').system('touch hacked')}"
     rows["target_video"][7], rows["query_video"][8] = rows["query_video"][7], ""
     rewrite(folder, "train_finegd.csv", **rows)
-    read, rejections = read_release(folder)
+    read, rejections = read_released_triplets(folder)
     kinds = [
         (rejection.reason.partition(":")[0], rejection.reason.split("row ")[1].split(" ")[0])
         for rejection in rejections
@@ -142,7 +140,7 @@ def test_rejections_of_unusable_rows_name_file_row_and_fix(folder):
 def test_a_query_that_answers_itself_keeps_its_other_targets(folder):
     own = [str([CLIPS[5], CLIPS[6]]), str(["03_1"])]
     rewrite(folder, "test_finegd.csv", target_videos_ids=own, target_video=[CLIPS[6], "03_1"])
-    rows, rejections = read_release(folder)
+    rows, rejections = read_released_triplets(folder)
     assert rows["test"]["target_clip_ids"].to_list() == [[CLIPS[6]]]
     assert [rejection.reason.partition(":")[0] for rejection in rejections] == ["own target", "own target", "no target"]
 
@@ -152,20 +150,20 @@ def test_one_query_in_several_rows_is_one_query_with_all_targets(folder):
         "target_videos_ids": ["['a_1']", "['a_2', 'a_1']"]
     }
     rewrite(folder, "test_finegd.csv", **same)
-    rows, rejections = read_release(folder)
+    rows, rejections = read_released_triplets(folder)
     assert rows["test"]["target_clip_ids"].to_list() == [[CLIPS[6], "a_1", "a_2"]]
     assert rejections == []
     rewrite(folder, "test_finegd.csv", query_id=["0", "0"])
-    _, rejections = read_release(folder)
+    _, rejections = read_released_triplets(folder)
     assert [rejection.reason.partition(":")[0] for rejection in rejections] == ["conflicting query_id"]
 
 
 def test_missing_columns_are_an_error_and_extra_ones_counted(folder):
     rewrite(folder, "train_finegd.csv", label2=None)
     with pytest.raises(ValueError, match=r"train_finegd\.csv has no column label2"):
-        read_release(folder)
+        read_released_triplets(folder)
     rewrite(folder, "train_finegd.csv", surprise=["x"] * 3)
-    _, rejections = read_release(folder)
+    _, rejections = read_released_triplets(folder)
     assert "unknown column: 'surprise' of" in rejections[0].reason
 
 
@@ -184,22 +182,16 @@ def test_missing_columns_are_an_error_and_extra_ones_counted(folder):
 def test_a_file_without_usable_rows_names_itself(folder, content, says):
     (folder / "annotations" / "train_finegd.csv").write_bytes(content)
     with pytest.raises(ValueError, match=says) as refusal:
-        read_release(folder)
+        read_released_triplets(folder)
     assert "train_finegd.csv" in str(refusal.value)
 
 
 def test_files_that_are_missing_or_ambiguous_are_named(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="ucf-crcv/TF-CoVR"):
-        find_files(tmp_path / "nothing")
+        find_triplet_files(tmp_path / "nothing")
     pl.DataFrame(train_rows()).write_csv(folder / "train_old.csv")
     with pytest.raises(ValueError, match="train has several files"):
-        find_files(folder)
-
-
-def test_without_a_network_the_error_says_what_to_fetch_from_where(monkeypatch, tmp_path):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"hf download ucf-crcv/TF-CoVR --repo-type dataset.*data_dir=DIR"):
-        download()
+        find_triplet_files(folder)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +210,7 @@ def test_literals_are_read_as_json_or_python():
 
 
 def test_clips_are_those_the_rows_speak_of_with_the_video_of_their_id(folder):
-    rows, _ = read_release(folder)
+    rows, _ = read_released_triplets(folder)
     clips, rejections = release_clips(rows, spans={CLIPS[1]: (2220.25, 2221.5)})
     train = clips.filter(pl.col("split") == "train")
     assert train["clip_id"].to_list() == sorted(

@@ -40,7 +40,7 @@ def test_targets_are_counted_per_query():
 
 
 def test_words_are_counted_once_numbers_are_spelled_out():
-    assert statistics.text_lengths(ROWS).to_list() == [7, 7, 2, 2]
+    assert statistics.modification_lengths(ROWS).to_list() == [7, 7, 2, 2]
 
 
 def test_durations_are_seconds_and_unknown_ones_are_missing():

@@ -10,7 +10,7 @@ import pytest
 from hf_datasets.miniature import ACTIONS, HARD, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows, video_row
 from hf_datasets.tfcovr.free_text import own_labels
-from hf_datasets.tfcovr.labels import find_label, reading
+from hf_datasets.tfcovr.labels import find_label, folded_text
 from hf_datasets.tfcovr.pairs import kind
 from hf_datasets.tfcovr.seen_groups import seen_groups
 from hf_datasets.tfcovr.splitting import hold_out_labels
@@ -58,7 +58,7 @@ def test_what_a_held_out_label_is_made_of_occurs_in_labels_that_train(unseen):
     held_out = [find_label(label) for label in (labels["test"] | labels["validation"]) - labels["train"]]
 
     def words(label):
-        return set(reading(label.description).split())
+        return set(folded_text(label.description).split())
 
     def attributes(label):
         values = label.attributes

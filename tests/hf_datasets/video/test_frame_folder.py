@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hf_datasets.footage.files import find_videos, fingerprint, path_of_video
+from hf_datasets.footage.files import file_fingerprint, find_videos, path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.cutting import encode_clip
 from hf_datasets.video.frame_cache import FrameCache
@@ -73,11 +73,11 @@ def test_an_index_takes_folders_of_frames_as_videos(dive, tmp_path):
     (file,), rejections = find_videos(tmp_path)
     assert (file.video, file.path, rejections) == ("100% frames/01/7", dive, [])
     assert path_of_video(tmp_path, file.video) == dive
-    before = fingerprint(dive)
+    before = file_fingerprint(dive)
     assert file.is_unchanged
     (dive / "00060.jpg").unlink()
     assert not file.is_unchanged
-    assert fingerprint(dive) != before
+    assert file_fingerprint(dive) != before
 
 
 def test_a_clip_of_a_folder_of_frames_is_cut(dive, tmp_path):

@@ -1,6 +1,6 @@
 """The frames that are read, recognized by their pixels: frame i of a test video encodes the number i in its colors."""
 
-import importlib.util
+import importlib
 import multiprocessing
 import os
 import random
@@ -9,7 +9,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,10 +29,6 @@ from tests.fixtures.videos import HEIGHT, WIDTH, numbers_of, write_video
 
 def is_installed(backend: str) -> bool:
     """Whether it can really be imported: torchcodec also needs FFmpeg's libraries."""
-    if backend == "pyav":
-        return True
-    if importlib.util.find_spec(backend) is None:
-        return False
     try:
         importlib.import_module(backend)
     except (ImportError, RuntimeError, OSError):
@@ -41,17 +36,21 @@ def is_installed(backend: str) -> bool:
     return True
 
 
-BACKENDS = [
+PEERS = [
     pytest.param(name, marks=pytest.mark.skipif(not is_installed(name), reason=f"{name} cannot be imported here"))
-    for name in ("pyav", "torchcodec", "decord")
+    for name in ("torchcodec", "decord")
 ]
-PEERS = BACKENDS[1:]
 CLIPS = ["demo.mp4", "part_0.mp4", "test.avi", "test.mp4", "test_video_structuralize.mp4"]
 OPEN_GOPS = {"x264-params": "open-gop=1:keyint=12:min-keyint=6:bframes=3"}
 
 
 def picked(numbers, num_frames):
     return [numbers[index] for index in frame_indices(len(numbers), num_frames)]
+
+
+@pytest.fixture(params=["pyav", *PEERS])
+def backend(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,6 @@ def test_frame_indices_of_nothing_are_refused(clip, frames):
         frame_indices(clip, frames)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("start", "end", "numbers"),
     [
@@ -125,7 +123,6 @@ def test_the_frames_of_a_clip_are_the_right_ones_under_b_frames(b_frames, backen
     assert clip.frames.dtype == torch.uint8
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
 def test_a_variable_frame_rate_is_read_by_its_timestamps(videos, backend, suffix):
     random.seed(0)
@@ -179,15 +176,13 @@ def test_at_a_constant_rate_seconds_and_frames_are_spread_alike(videos, file):
             assert by_seconds.indices == tuple(frame_indices(frames, num_frames)), (start, end, num_frames)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_clip_of_one_frame_is_repeated(videos, backend):
+def test_the_frame_of_a_video_of_one_is_repeated(videos, backend):
     clip = read_frames(write_video(videos / "one.mp4", 1), 12, backend=backend)
     assert numbers_of(clip) == [0] * 12
     assert clip.indices == (0,) * 12
     assert clip.num_frames_in_clip == 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
 def test_seconds_count_from_the_start_of_the_container(videos, backend, suffix):
     path = videos / f"late{suffix}"
@@ -208,10 +203,7 @@ CONTAINERS = {
     "packed.avi": {"codec": "mpeg4", "options": {"bf": "2", "g": "12"}},
     "intra.avi": {"codec": "mjpeg", "options": {}, "pixel_format": "yuvj420p"},
     "raw.h264": {},
-    "hidden.webm": {
-        "codec": "libvpx",
-        "options": {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "16"},
-    },
+    "hidden.webm": {"codec": "libvpx", "options": {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "16"}},
     "flash.flv": {},
 }
 
@@ -228,7 +220,6 @@ def read_unless_refused(path, num_frames, start, end, backend):
         raise
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_difficult_files_give_the_right_frames_or_an_error_with_the_cure(videos, backend, name):
     path = videos / name
@@ -308,27 +299,11 @@ def test_frames_that_do_not_decode_are_left_out_and_counted(videos):
     assert clip.indices[: clip.num_frames_in_clip] == tuple(range(clip.num_frames_in_clip))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"not a video at all", b"#EXTM3U\n/etc/passwd\n", b"ffconcat version 1.0\nfile b-frames.mp4\n"],
-)
-def test_a_file_that_is_not_a_video_is_refused_with_its_name(videos, b_frames, content):
+def test_a_file_that_is_not_a_video_or_lacks_its_index_is_refused_with_its_name(videos, b_frames):
     path = videos / "wrong.mp4"
-    path.write_bytes(content)
-    with pytest.raises(VideoError, match=r"wrong\.mp4: cannot be opened .* fetch it again"):
-        read_frames(path, 4)
-
-
-def test_a_file_cut_before_its_index_is_refused_with_its_name(videos, b_frames):
-    path = videos / "cut.mp4"
-    path.write_bytes(b_frames.read_bytes()[:5000])
-    with pytest.raises(VideoError, match=r"cut\.mp4: cannot be opened"):
-        read_frames(path, 4)
-
-
-def test_a_path_that_is_not_a_file_is_refused(tmp_path):
-    for path in [tmp_path, tmp_path / "none.mp4", Path("/dev/zero"), Path("http://localhost/a.mp4")]:
-        with pytest.raises(VideoError, match="no such video file"):
+    for content in (b"", b"not a video at all", b_frames.read_bytes()[:5000]):
+        path.write_bytes(content)
+        with pytest.raises(VideoError, match=r"wrong\.mp4: cannot be opened .* fetch it again"):
             read_frames(path, 4)
 
 
@@ -441,7 +416,6 @@ def test_open_files_are_bounded(tmp_path):
     assert len(backends.PYAV_FILES) == backends.MAX_OPEN_FILES
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_fork_leaves_the_open_files_of_its_parent_alone_and_ends(b_frames, backend):
     read_frames(b_frames, 2, backend=backend)
     child = os.fork()
@@ -483,7 +457,6 @@ def rotated(videos, b_frames):
     return path
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rotated_video_is_upright(b_frames, rotated, backend):
     as_stored = read_frames(b_frames, 4, backend=backend).frames
     assert torch.equal(read_frames(rotated, 4, backend=backend).frames, as_stored.rot90(-1, dims=(2, 3)))

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 20
 READERS = {
     "frames": lambda path: read_frames(path, 2),
     "length": lambda path: clips.read_header(str(path))[0],
-    "processor": lambda path: processor.read_frames(str(path)),
+    "processor": lambda path: processor.decode_frames(str(path)),
 }
 
 
@@ -37,10 +37,6 @@ def refuses(read, path):
     return outcome == [True]
 
 
-def pipe(path):
-    os.mkfifo(path)
-
-
 def listening_socket(path):
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(path.name)  # relative, because such an address must be short
@@ -54,11 +50,7 @@ def loop(path):
     path.symlink_to(path)
 
 
-def folder(path):
-    path.mkdir()
-
-
-@pytest.mark.parametrize("make", [pipe, listening_socket, link_to_a_device, loop, folder])
+@pytest.mark.parametrize("make", [os.mkfifo, listening_socket, link_to_a_device, loop, os.mkdir])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_path_that_is_not_an_ordinary_file_is_refused_without_opening_it(tmp_path, monkeypatch, reader, make):
     monkeypatch.chdir(tmp_path)
@@ -114,7 +106,7 @@ def test_the_processor_and_the_reader_have_the_same_limits(tmp_path, monkeypatch
     path = str(write_video(tmp_path / "video.mp4", 50))
     monkeypatch.setattr(processor, "MAX_DURATION_SECONDS", 1)
     with pytest.raises(ValueError, match=r"video\.mp4': 128 x 96 pixels and 2 s exceed"):
-        processor.read_frames(path)
+        processor.decode_frames(path)
     monkeypatch.setattr(processor, "MAX_PIXELS", 128 * 96 - 1)
     with pytest.raises(ValueError, match="exceed 12287 pixels"):
-        processor.read_frames(path)
+        processor.decode_frames(path)

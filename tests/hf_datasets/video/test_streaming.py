@@ -104,7 +104,7 @@ def test_files_on_this_machine_are_read_where_they_lie(rows, loaded, temporary_f
 
 
 def test_one_published_video_at_a_time_lies_on_the_disk(stream, rows, temporary_files, monkeypatch):
-    monkeypatch.setattr(streaming, "CLIPS_PER_READ", 4)
+    monkeypatch.setattr(streaming, "CLIPS_IN_MEMORY", 4)
     seen = set()
     for _ in stream:
         assert len(temporary_files()) <= 1

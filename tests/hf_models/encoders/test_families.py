@@ -10,10 +10,13 @@ from small_encoders import (
     FAMILIES,
     LANGUAGE_MODELS,
     blip,
+    clip,
     gme,
     perception_encoder,
     qwen_3_vl,
     random_videos,
+    siglip,
+    siglip_2,
     v_jepa_2,
     x_clip,
 )
@@ -82,6 +85,13 @@ def test_one_frame_and_many(encoder_of, family):
     assert single.shape == many.shape
     assert single.isfinite().all()
     assert many.isfinite().all()
+
+
+@pytest.mark.parametrize("make", [clip, siglip, siglip_2, blip])
+def test_an_image_model_is_averaged_over_its_unit_norm_frames(encoder_of, make):
+    encoder = encoder_of(make)
+    frames = one_by_one(encoder.encode_video, VIDEOS[0].unsqueeze(1))
+    assert_close(encoder.encode_video(VIDEOS[:1])[0], F.normalize(frames.mean(0), dim=0))
 
 
 def test_the_middle_frame_of_a_query_is_what_blip_looks_at(encoder_of):

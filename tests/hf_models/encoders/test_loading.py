@@ -10,12 +10,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from small_encoders import blip, clip, e5_v, gme, random_videos, siglip, v_jepa_2, x_clip
-from transformers import (
-    AutoModel,
-    CLIPConfig,
-    LlavaNextConfig,
-    Qwen2VLConfig,
-)
+from small_vidclip import FRAMES, make_processor, small_vidclip
+from transformers import AutoModel, CLIPConfig, CLIPTextConfig, LlavaNextConfig, Qwen2VLConfig
 
 from hf_models.checkpoints import opening
 from hf_models.encoders import ENCODERS, GMEEncoder, estimate, load_encoder
@@ -45,6 +41,22 @@ def test_a_model_without_a_text_tower_embeds_videos_and_refuses_texts(encoder_of
     torch.testing.assert_close(encoder.compare_queries(queries, queries).diagonal(), torch.ones(2))
 
 
+def test_vidclip_reads_the_whole_of_a_long_text(tmp_path):
+    small_vidclip().save_pretrained(tmp_path)
+    processor = make_processor()
+    processor.tokenizer.model_max_length = 40
+    processor.save_pretrained(tmp_path)
+    encoder = load_encoder(str(tmp_path))
+    assert (encoder.processor.tokenizer.model_max_length, encoder.num_frames) == (40, FRAMES)
+    assert encoder.tokens(["dog " * 100])["input_ids"].shape[1] > 100
+
+
+def test_a_model_without_videos_and_texts_is_refused(tmp_path):
+    CLIPTextConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="'clip_text_model' model, which does not compare videos"):
+        load_encoder(str(tmp_path))
+
+
 def test_a_processor_of_another_family_is_refused(copy_of, folder_of):
     folder = copy_of(siglip)
     for path in Path(folder_of(blip)).glob("*processor*"):
@@ -68,7 +80,7 @@ def test_a_processor_of_another_family_is_refused(copy_of, folder_of):
         ("vision_config", {"hidden_size": "16"}, r"cannot be opened as a model \(StrictDataclass"),
         ("vision_config", {"num_attention_heads": 0}, r"cannot be opened as a model \(ZeroDivisionError"),
         ("text_config", {"hidden_act": "none"}, r"cannot be opened as a model \(KeyError"),
-        ("vision_config", {"patch_size": 4}, "cannot be opened as a model|do not fit its configuration"),
+        ("vision_config", {"patch_size": 4}, "cannot be opened as a model|do not fit, such as"),
     ],
 )
 def test_a_configuration_that_asks_for_another_model_than_its_weights_is_refused(copy_of, part, fields, message):
@@ -121,7 +133,7 @@ def test_weights_that_are_not_all_there_are_refused(copy_of, folder_of, capfd):
 def test_weights_of_other_shapes_are_refused(copy_of):
     folder = copy_of(blip)
     change(folder, "config.json", image_text_hidden_size=20)
-    with pytest.raises(ValueError, match="do not fit its configuration"):
+    with pytest.raises(ValueError, match=r"\d weights of .* are missing or do not fit, such as"):
         load_encoder(str(folder))
 
 

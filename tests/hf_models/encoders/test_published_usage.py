@@ -9,9 +9,11 @@ from small_encoders import (
     clip,
     e5_v,
     gme,
+    perception_encoder,
     qwen_3_vl,
     random_videos,
     siglip,
+    siglip_2,
     v_jepa_2,
     videoprism,
     x_clip,
@@ -39,12 +41,13 @@ def similarities(encoder):
     return encoder.compare(encoder.encode_video([frame[None] for frame in FRAMES]), encoder.encode_text(TEXTS))
 
 
-@pytest.mark.parametrize("make", [clip, siglip])
+@pytest.mark.parametrize("make", [clip, siglip, siglip_2])
 def test_image_models_compare_as_their_logits(encoder_of, folder_of, make):
     model, processor = AutoModel.from_pretrained(folder_of(make)), AutoProcessor.from_pretrained(folder_of(make))
-    padding = "max_length" if make is siglip else True
-    inputs = processor(images=FRAMES, text=TEXTS, padding=padding, return_tensors="pt")
-    logits = model(**inputs).logits_per_image - getattr(model, "logit_bias", 0)
+    padding = True if make is clip else "max_length"
+    images = processor.image_processor(FRAMES, return_tensors="pt")
+    texts = processor.tokenizer(TEXTS, padding=padding, return_tensors="pt")
+    logits = model(**images, **texts).logits_per_image - getattr(model, "logit_bias", 0)
     assert_close(similarities(encoder_of(make)), logits / model.logit_scale.exp(), **NEAR)
 
 
@@ -101,6 +104,16 @@ def test_videoprism_compares_as_its_forward_pass(encoder_of, folder_of):
     wanted = {name: inputs[name] for name in ("input_ids", "attention_mask", "pixel_values_videos")}
     similarity = encoder.compare(encoder.encode_video(videos), encoder.encode_text(TEXTS))
     assert_close(similarity.softmax(0), model(**wanted, temperature=1.0).logits_per_video, **NEAR)
+
+
+def test_perception_encoder_compares_as_its_logits(encoder_of, folder_of):
+    model = AutoModel.from_pretrained(folder_of(perception_encoder)).eval()
+    processor = AutoProcessor.from_pretrained(folder_of(perception_encoder))
+    videos, encoder = random_videos(2, PLACES, 32), encoder_of(perception_encoder)
+    inputs = processor(text=TEXTS, videos=videos, do_sample_frames=False, padding=True, return_tensors="pt")
+    similarity = encoder.compare(encoder.encode_video(videos), encoder.encode_text(TEXTS))
+    logits = model(**inputs).logits_video_text - model.text_video_logit_bias
+    assert_close(similarity, logits / model.text_video_logit_scale, **NEAR)
 
 
 def test_v_jepa_2_is_the_mean_of_its_encoder_output(encoder_of, folder_of):

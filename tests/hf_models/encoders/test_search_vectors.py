@@ -90,12 +90,6 @@ def test_the_files_of_a_model_are_known_by_size_and_time(tmp_path):
     assert files_of_model("openai/clip-vit-base-patch32") is None
 
 
-def test_vidclip_reads_videos_and_texts():
-    encoder = load_encoder(f"{WEIGHTS}/miniature-vidclip")
-    (moment,) = frames(5, length=encoder.num_frames)
-    assert encoder.vectors([moment]).shape[1:] == encoder.query(text="a dive").shape == (encoder.dimensions,)
-
-
 def test_autocast_changes_the_forward_pass_of_videos_alone(clip, monkeypatch):
     videos, before = list(frames(5, 3)), clip.fingerprint
     exact, query = clip.vectors(videos), clip.query(videos[0])

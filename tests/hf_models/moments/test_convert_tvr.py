@@ -1,6 +1,5 @@
 """XML and ReLoCLNet against the released code: its tensors, its names, and its arithmetic written a second time."""
 
-import copy
 import sys
 
 import numpy as np
@@ -22,11 +21,14 @@ def parity(shared):
     }
 
 
+def xml_weights(parity):
+    return {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
+
+
 @pytest.fixture(scope="module")
 def checkpoint(parity, tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint") / "xml.safetensors"
-    weights = {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
-    save_file(weights, path)
+    save_file(xml_weights(parity), path)
     return path
 
 
@@ -75,7 +77,7 @@ def test_the_best_spans_are_those_of_the_released_xml(parity, xml):
 def reference_weights(parity, streams, architecture="reloclnet"):
     """Weights under the released names, random, at the size of the XML file."""
     generator = torch.Generator().manual_seed(0)
-    xml = {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
+    xml = xml_weights(parity)
     attention = {
         name.removeprefix("query_encoder."): value for name, value in xml.items() if name.startswith("query_encoder.")
     }
@@ -318,8 +320,7 @@ def test_the_command_writes_a_folder_that_loads_equal(checkpoint, xml, parity, t
     ids=["missing", "unexpected", "no-video", "shape"],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(parity, tmp_path, change, message):
-    weights = {name.removeprefix("param/"): v for name, v in parity.items() if name.startswith("param/")}
-    weights = copy.copy(weights)
+    weights = xml_weights(parity)
     change(weights)
     torch.save(weights, tmp_path / "xml.pt")
     with pytest.raises(ValueError, match=f"(?s){message}"):

@@ -7,26 +7,18 @@ import torch
 
 from hf_models import XMLConfig
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.dataset import MomentSplit
+from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
 from hf_models.moments.spans import SpanPreset
 
 CLIPS, SIZE = 12, 4
 PRESET = SpanPreset(min_clips=1, max_clips=4, max_video_clips=CLIPS, nms_threshold=0.5)
-SCHEMA = {
-    "desc_id": pl.Int64,
-    "video_id": pl.String,
-    "duration_seconds": pl.Float64,
-    "start_seconds": pl.Float64,
-    "end_seconds": pl.Float64,
-    "caption": pl.String,
-}
 ROWS = pl.DataFrame(
     [
         (4 * video + number, f"video-{video}", float(CLIPS), 3.0 * number, 3.0 * number + 2, f"caption {number}")
         for video in range(6)
         for number in range(4)
     ],
-    schema=SCHEMA,
+    schema=QUERY_FIELDS,
     orient="row",
 )
 
@@ -117,14 +109,9 @@ def test_every_row_of_the_features_is_scaled_to_length_1(read):
     torch.testing.assert_close(videos.norm(dim=-1), torch.ones(1, CLIPS))
 
 
-@pytest.mark.parametrize("same_video_negatives", [False, True])
-def test_a_batch_holds_the_indices_of_its_videos_for_other_processes(read, same_video_negatives):
+def test_a_batch_holds_the_indices_of_its_videos_for_other_processes(read):
     split, config = read(), XMLConfig(max_query_tokens=4)
-    batches = [
-        split.training_batch(np.array(rows), config, same_video_negatives=same_video_negatives)
-        for rows in ([0, 5, 6], [4, 1])  # four captions of each video
-    ]
-    found = [batch.get("video_indices") for batch in batches]
-    assert same_video_negatives or [one.tolist() for one in found] == [[0, 1], [0, 1]]
-    assert not same_video_negatives or found == [None, None]
-    assert [len(batch["video_features"]) for batch in batches] == ([3, 2] if same_video_negatives else [2, 2])
+    for rows in ([0, 5, 6], [4, 1]):  # four captions of each video
+        batch = split.training_batch(np.array(rows), config)
+        assert batch["video_indices"].tolist() == [0, 1]
+        assert len(batch["video_features"]) == 2

@@ -1,11 +1,10 @@
 """XML, ReLoCLNet and HERO: shapes, properties that their papers imply, saving and loading, and bad input."""
 
-import json
-
 import pytest
 import torch
+from loads_equal import assert_loads_equal
 from small_moment_models import LABELS, MODELS, both_streams, every_model, inputs, small
-from transformers import AutoConfig, AutoModel, RobertaConfig, RobertaModel
+from transformers import RobertaConfig, RobertaModel
 
 from hf_models import HEROForMomentRetrieval, XMLConfig, XMLForMomentRetrieval
 from hf_models.moments.losses import span_loss
@@ -166,48 +165,8 @@ def test_where_predictors_read_the_padding_no_transformer_of_hero_has_written_in
 @every_model
 @both_streams
 def test_a_saved_model_loads_equal_through_every_class(tmp_path, name, subtitles):
-    model, batch = small(name, subtitles=subtitles), inputs(subtitles=subtitles)
-    model.save_pretrained(tmp_path)
-    for loaded in (type(model).from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)):
-        assert type(loaded) is type(model)
-        assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
-        expected = model(**batch).start_logits
-        torch.testing.assert_close(loaded(**batch).start_logits, expected, atol=1e-5, rtol=1e-5)
-    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
-
-
-WITHOUT_THE_PACKAGE = """
-import json, sys, torch
-for name in ("hf_models", "torchvision", "av"):
-    sys.modules[name] = None  # importing it raises
-from transformers import AutoConfig, AutoModel
-totals = []
-for folder in sys.argv[1:]:
-    model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
-    with torch.no_grad():
-        output = model(torch.ones(1, 2, 12), torch.ones(1, 2), torch.ones(1, 3, 10), torch.ones(1, 3))
-    totals.append([type(model.config).__name__, output.video_scores.item(), output.end_logits.sum().item()])
-print(json.dumps(totals))
-"""
-
-
-@pytest.mark.slow  # the test of the cards does so for each family in one process
-def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path, warm_python):
-    expected = []
-    for name in MODELS:
-        model = small(name)
-        model.save_pretrained(tmp_path / name)
-        with torch.no_grad():
-            output = model(torch.ones(1, 2, 12), torch.ones(1, 2), torch.ones(1, 3, 10), torch.ones(1, 3))
-        expected.append([output.video_scores.item(), output.end_logits.sum().item()])
-    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
-    command = ["-c", WITHOUT_THE_PACKAGE, *(tmp_path / name for name in MODELS)]
-    done = warm_python.run(command, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert [row[0] for row in found] == ["XMLConfig", "ReLoCLNetConfig", "HEROConfig"]
-    for row, values in zip(found, expected, strict=True):
-        assert row[1:] == pytest.approx(values, abs=1e-4)
+    batch = inputs(subtitles=subtitles)
+    assert_loads_equal(small(name, subtitles=subtitles), tmp_path, lambda model: model(**batch).start_logits)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from hf_models import XMLConfig, XMLForMomentRetrieval
 from hf_models.feature_store import FeatureStore
 from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
-from hf_models.moments.ranking import rank, write_submission
+from hf_models.moments.ranking import rank_moments, write_submission
 from hf_models.moments.spans import SpanPreset
 
 VIDEOS, CLIPS, SIZE = 3, 6, 8
@@ -44,16 +44,16 @@ def model():
 
 
 def test_every_query_gets_moments_of_its_own_video_and_of_the_corpus(model, split):
-    rankings = rank(model, split, batch_size=4)
+    rankings = rank_moments(model, split, batch_size=4)
     assert (np.asarray(rankings.svmr.video_indices[:, 0]) == split.targets).all()
     assert np.sort(rankings.videos, axis=1).tolist() == [list(range(VIDEOS))] * len(split)
-    again = rank(model, split, batch_size=1)
+    again = rank_moments(model, split, batch_size=1)
     assert np.array_equal(again.videos, rankings.videos)
     np.testing.assert_allclose(again.vcmr.scores[:, :5], rankings.vcmr.scores[:, :5], rtol=1e-4, atol=1e-4)
 
 
 def test_suppressed_rankings_hold_no_two_spans_that_overlap_more_than_the_threshold(model, split):
-    kept = rank(model, split).suppressed(0.5).svmr
+    kept = rank_moments(model, split).suppressed(0.5).svmr
     for starts, ends, found in zip(kept.start_seconds, kept.end_seconds, kept.video_indices, strict=True):
         spans = [(start, end) for start, end, video in zip(starts, ends, found, strict=True) if video >= 0]
         for place, (start, end) in enumerate(spans):
@@ -64,7 +64,7 @@ def test_suppressed_rankings_hold_no_two_spans_that_overlap_more_than_the_thresh
 
 def test_a_submission_names_every_query_of_every_task(model, split, tmp_path):
     path = tmp_path / "made" / "submission.json"
-    write_submission(path, rank(model, split), split)
+    write_submission(path, rank_moments(model, split), split)
     written = json.loads(path.read_text(encoding="utf-8"))
     assert written["video2idx"] == {f"video-{number}": number for number in range(VIDEOS)}
     for task in ("VCMR", "SVMR", "VR"):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from quiet_trainer import QUIET
 from small_moment_models import LABELS, MODELS, both_streams, every_model, inputs, small
 from transformers import AutoModel, BertConfig, BertModel, Trainer, TrainingArguments
 
@@ -111,30 +112,15 @@ def test_the_trainer_trains_and_evaluates(name, tmp_path):
     model, batch = small(name, **fixed), {**inputs(), **LABELS}
     rows = [{key: value[index] for key, value in batch.items()} for index in range(3)]
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    arguments = TrainingArguments(
-        output_dir=tmp_path,
-        num_train_epochs=2,
-        per_device_train_batch_size=3,
-        per_device_eval_batch_size=3,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-        gradient_checkpointing=True,
-    )
-    seen = {}
-
-    def measure(predictions):
-        seen["shapes"] = [one.shape for one in predictions.predictions]
-        return {}
-
-    trainer = Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure)
+    options = {"num_train_epochs": 2, "eval_strategy": "epoch", "gradient_checkpointing": True}
+    sizes = {"per_device_train_batch_size": 3, "per_device_eval_batch_size": 3}
+    arguments = TrainingArguments(tmp_path, **options, **sizes, **QUIET)
+    trainer = Trainer(model, arguments, train_dataset=rows, eval_dataset=rows)
     trainer.train()
     losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
     assert len(losses) == 2
     assert losses[-1] == pytest.approx(model.eval()(**batch).loss.item(), rel=1e-4)
-    assert seen["shapes"] == [(3, 3), (3, 3, 9), (3, 3, 9)]
+    assert [one.shape for one in trainer.predict(rows).predictions] == [(3, 3), (3, 3, 9), (3, 3, 9)]
     assert any(not torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert model(**batch, return_loss=False).loss is None
 

@@ -1,11 +1,7 @@
 """Captions and rewritten captions against a loopback server: requests, scores, refused answers, resume, price."""
 
 import json
-import os
-import signal
 import socket
-import threading
-import time
 from functools import partial
 
 import polars as pl
@@ -22,7 +18,6 @@ from subtle.run.build import run_build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.captions import clips_of, read_captions
-from tests.fixtures.verbs import typed
 
 LEAP = "Split leap with 1 turn. (Apparatus: BB)"
 DIVE = "Reverse takeoff, 1.5 somersaults, 1 twist, pike. (Platform: 3m)"
@@ -56,15 +51,9 @@ def call(data, tmp_path):
     def make(module, server=None, **changes):
         kinds = {caption_write: CaptionWriteConfig, caption_rewrite: CaptionRewriteConfig}
         chat = {"model": "tiny", "base_url": getattr(server, "url", server), "max_answers": 1} if server else {}
-        fields = {
-            "data_dir": data[0],
-            "cache": str(tmp_path / "answers.sqlite"),
-            "output_dir": str(tmp_path / module.__name__.rpartition(".")[2]),
-            "quiet": True,
-            **({"num_frames": 2} if module is caption_write else {}),
-            **chat,
-            **changes,
-        }
+        output_dir = tmp_path / module.__name__.rpartition(".")[2]
+        fields = {"data_dir": data[0], "cache": str(tmp_path / "answers.sqlite"), "output_dir": str(output_dir)}
+        fields |= {"quiet": True, **({"num_frames": 2} if module is caption_write else {}), **chat, **changes}
         return run_recipe(partial(run_build, module.main), kinds[module](**fields))
 
     return make
@@ -112,10 +101,8 @@ def test_frames_go_with_the_prompt_of_the_sport_and_the_captions_are_scored(call
     found = results(folder)
     assert found["coverage"] == {"rows": len(clips), "captions": len(clips), "scored": len(clips)}
     gymnastics = rows.filter(sport="gymnastics")
-    expected = sum("turns" in right for right in gymnastics["right"]) / sum(
-        "turns" in right + wrong + not_said
-        for right, wrong, not_said in gymnastics.select("right", "wrong", "not_said").iter_rows()
-    )
+    said = gymnastics.select(pl.concat_list("right", "wrong", "not_said").list.contains("turns"))
+    expected = gymnastics["right"].list.contains("turns").sum() / said.to_series().sum()
     assert found["figures"]["gymnastics/turns/right"] == pytest.approx(expected)
     assert found["figures"]["diving/takeoff/right"] == 0.0
     assert {"majority", "chance"} == found["baselines"].keys()
@@ -267,53 +254,11 @@ def test_a_dry_run_prints_the_price_and_sends_no_request(call, tmp_path, capsys,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", [caption, rewrite])
-def test_after_kill_9_no_request_is_paid_twice(call, data, tmp_path, warm_python, module):
-    def answer(body):
-        return says(body) if module is caption else json.dumps({"target_caption": says(body)})
-
-    def key(body):
-        return json.dumps(body["messages"][1:])
-
-    answered = []
-    with ChatServer(answer=lambda body: answered.append(key(body)) or answer(body)) as server:
-        server.gate, server.gate_after = threading.Event(), 3
-        given = {"data_dir": data[0], "cache": tmp_path / "answers.sqlite", "max_concurrency": 2, "model": "tiny"}
-        given |= {"base_url": server.url, "output_dir": tmp_path / module.__name__.rpartition(".")[2], "max_answers": 1}
-        given |= {"num_frames": 2} if module is caption else {}
-        flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
-        environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        killed = warm_python.start([*typed(module.__name__.rpartition(".")[2]), *flags, "--quiet"], env=environment)
-        deadline = time.monotonic() + 100
-        while server.at_once < 2 or len(answered) < 3:
-            assert killed.poll() is None, killed.output()
-            assert time.monotonic() < deadline, "it did not start"
-            time.sleep(0.02)
-        time.sleep(0.2)
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait(10)
-        assert not (tmp_path / module.__name__.rpartition(".")[2]).exists()
-        time.sleep(0.1)
-        paid = len(answered)
-        server.gate.set()
-        assert call(module, server, max_concurrency=2) == 0
-        assert len(set(answered)) == len(answered) > paid >= 3
-        found = results(tmp_path / module.__name__.rpartition(".")[2])["figures"]
-        assert found["requests"] + paid == len(answered)
-        asked = len(server.bodies)
-        assert call(module, server) == 0
-        assert len(server.bodies) == asked
-
-
 def test_tables_of_captions_are_scored_side_by_side(call, data, tmp_path, capsys):
     _, clips, _ = data
     assert call(caption) == 0
-    rows = [
-        *((clip_id, "Action: Flip, Turns: 1") for clip_id in clips),
-        ("stranger", "Salto."),
-        (next(iter(clips)), "x"),
-    ]
+    rows = [(clip_id, "Action: Flip, Turns: 1") for clip_id in clips]
+    rows += [("stranger", "Salto."), (next(iter(clips)), "x")]
     pl.DataFrame(rows, ["clip_id", "caption"], orient="row").write_parquet(tmp_path / "video_xl.parquet")
     labels, other = str(tmp_path / "caption_write"), str(tmp_path / "video_xl.parquet")
     assert call(caption, captions=[labels, other], output_dir=str(tmp_path / "scores")) == 0
@@ -357,11 +302,8 @@ def test_a_table_that_holds_no_captions_is_refused_with_the_reason(call, tmp_pat
 
 def test_captions_of_other_clips_are_refused(call, tmp_path, capsys):
     (tmp_path / "c.csv").write_text("clip_id,caption\nelsewhere,Split leap.\n")
-    for module, given in (
-        (caption, {"captions": [str(tmp_path / "c.csv")]}),
-        (rewrite, {"captions": str(tmp_path / "c.csv")}),
-    ):
-        assert call(module, **given) == 2
+    for module, captions in ((caption, [str(tmp_path / "c.csv")]), (rewrite, str(tmp_path / "c.csv"))):
+        assert call(module, captions=captions) == 2
         assert "has no caption of a clip of 'test'" in capsys.readouterr().err
 
 

@@ -17,17 +17,10 @@ def make_rows():
     rows = []
     for video in ("a", "b"):
         for kind in KINDS:
-            part = kind == "segment_mismatch"
-            rows.append(
-                {
-                    "video": video,
-                    "disruption_type": kind,
-                    "query_start_seconds": 5.0 if part else 0.0,
-                    "query_end_seconds": 9.0,
-                    "positive_text": f"{video} {'part' if part else 'whole'}",
-                    "negative_text": f"{video} {kind}",
-                }
-            )
+            start, shown = (5.0, "part") if kind == "segment_mismatch" else (0.0, "whole")
+            span = {"video": video, "query_start_seconds": start, "query_end_seconds": 9.0}
+            texts = {"positive_text": f"{video} {shown}", "negative_text": f"{video} {kind}"}
+            rows.append({"disruption_type": kind, **span, **texts})
     return rows
 
 

@@ -57,12 +57,8 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
 def test_pictures_are_drawn_or_the_reason_is_printed(tmp_path, monkeypatch):
     config = AnalyzeFIGConfig(release=write_release(tmp_path / "data"), output_dir=str(tmp_path / "out"))
     run(config)
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "scores.png",
-        "captions.png",
-        "results.json",
-        "statistics.json",
-    }
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"scores.png", "captions.png", "results.json", "statistics.json"}
     monkeypatch.setattr(analyse_fig, "MIN_SAMPLES_DRAWN", 30)
     config.output_dir = str(tmp_path / "none")
     run(config)
@@ -81,10 +77,6 @@ def test_wrong_options_are_errors_without_traceback(tmp_path, shared):
         dataset_in(str(tmp_path))
     with pytest.raises(SystemExit, match="holds files of charades_fig and didemo_fig"):
         run(AnalyzeFIGConfig(release=str(shared / "data")))
-    config = AnalyzeFIGConfig(
-        release=write_release(tmp_path / "data"),
-        user_study=True,
-        output_dir=str(tmp_path / "out"),
-    )
+    places = {"release": write_release(tmp_path / "data"), "output_dir": str(tmp_path / "out")}
     with pytest.raises(SystemExit, match="no moment has its video"):
-        run(config)
+        run(AnalyzeFIGConfig(user_study=True, **places))

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
+from transformers import AutoTokenizer
 
 from hf_datasets.comp.contrasts import SpanReader, span_of
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
-from subtle.evaluate.evaluate_comp import names, run
+from subtle.comp.data import ContrastConfig, load_rows
+from subtle.evaluate.evaluate_comp import run
 from subtle.evaluate.options import EvaluateCompConfig
 from subtle.options import parse_config
 
@@ -17,8 +20,6 @@ KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
 
 @pytest.fixture(scope="module")
 def vidclip_folder(tiny_comp, tmp_path_factory):
-    from transformers import AutoTokenizer
-
     folder = tmp_path_factory.mktemp("models") / "fresh" / "model"
     VidCLIPModel.from_clip(tiny_comp["model"], num_frames=4).save_pretrained(folder)
     processor = AIMVideoProcessor(num_frames=4, size={"height": 16, "width": 16})
@@ -40,9 +41,23 @@ def results(tmp_path):
 
 
 @pytest.fixture
+def training(tiny_comp, tmp_path):
+    """A configuration file of a short training."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
+    return path
+
+
+@pytest.fixture
 def written(tmp_path):
     """The rows of a table that the recipe wrote."""
     return lambda name: pq.read_table(tmp_path / "out" / f"{name}.parquet").to_pylist()
+
+
+def share_right(rows, name, kind):
+    """Of the pairs of a kind, how many a model gets right by its similarities."""
+    right = [row[f"{name}/positive"] > row[f"{name}/negative"] for row in rows if row["disruption_type"] == kind]
+    return sum(right) / len(right)
 
 
 def test_several_models_are_measured_side_by_side(measure, results, written, tiny_comp, vidclip_folder, capsys):
@@ -53,10 +68,9 @@ def test_several_models_are_measured_side_by_side(measure, results, written, tin
     for name, row in measured.items():
         product = 1.0
         for kind in KINDS:
-            of_kind = [one for one in rows if one["disruption_type"] == kind]
-            right = sum(one[f"{name}/positive"] > one[f"{name}/negative"] for one in of_kind)
-            assert row[f"accuracy/{kind}"] == pytest.approx(right / len(of_kind))
-            product *= right / len(of_kind)
+            share = share_right(rows, name, kind)
+            assert row[f"accuracy/{kind}"] == pytest.approx(share)
+            product *= share
         assert row["comprehensive_accuracy"] == pytest.approx(product)
     printed = capsys.readouterr().out
     assert "chance" in printed
@@ -64,12 +78,13 @@ def test_several_models_are_measured_side_by_side(measure, results, written, tin
 
 
 def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(
-    measure, results, written, tiny_comp, tmp_path
+    measure, results, written, tiny_comp, short_clips, tmp_path, monkeypatch
 ):
-    training, pretraining = tmp_path / "tiny.yaml", tmp_path / "tiny_stacked.yaml"
+    training, pretraining = tmp_path / "tiny.yaml", tmp_path / "vidclip_miniature_stacked.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
-    pretraining.write_text(f"{training.read_text()}stack: 2\nclips_data_dir: {tiny_comp['data_dir']}\n")
-    files = {"vidclip_config": str(training), "pretrain_config": str(pretraining), "runs_dir": str(tmp_path / "runs")}
+    pretraining.write_text(f"{training.read_text()}stack: 2\nclips_dataset: {short_clips}\nclips_config: default\n")
+    monkeypatch.chdir(tmp_path)  # in place of the file that ships
+    files = {"vidclip_config": str(training), "runs_dir": str(tmp_path / "runs")}
     measured = measure(compare=True, objectives=["clip", "comppretrain"], seeds=[0, 1], split="validation", **files)
     by_seed = results()["by_seed"]
     assert list(measured) == ["clip", "comppretrain"]
@@ -89,10 +104,8 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(
 
 
 def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or_by_likelihood(
-    measure, tiny_comp, tmp_path, capsys
+    measure, training, tmp_path, capsys
 ):
-    training = tmp_path / "tiny.yaml"
-    training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
     fields = {"vidclip_config": str(training), "runs_dir": str(tmp_path / "runs"), "split": "validation"}
     for score in ("embedding", "likelihood"):
         trains = {"compare": True, "objectives": ["captioning"], "output_dir": str(tmp_path / score)}
@@ -122,14 +135,7 @@ def test_results_are_the_mean_over_several_draws_of_the_pairs(measure, written):
     drawn = [{row["key"]: row for row in rows if row["draw"] == draw} for draw in range(2)]
     assert sum(map(len, drawn)) == len(rows)
     for kind in KINDS:
-        shares = []
-        for draw in drawn:
-            right = [
-                row[f"{name}/positive"] > row[f"{name}/negative"]
-                for row in draw.values()
-                if row["disruption_type"] == kind
-            ]
-            shares.append(sum(right) / len(right))
+        shares = [share_right(draw.values(), name, kind) for draw in drawn]
         assert measured[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
@@ -145,10 +151,6 @@ def test_pairs_are_drawn_by_the_seed(measure, results, written, tmp_path, capsys
 
 
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
-    from datasets import load_dataset
-
-    from subtle.comp.data import ContrastConfig, load_rows
-
     data = load_dataset("activitynet_comp", data_dir=tiny_comp["data_dir"], split="test")
     videos = tmp_path / "videos"
     videos.mkdir()
@@ -167,17 +169,7 @@ def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_pat
     assert coverage["used"] == len(rows) == len(data) - spoilt
 
 
-def test_models_of_one_name_keep_their_paths():
-    assert list(names(["runs/a/model", "runs/b/model", "other/b/model"])) == [
-        "a",
-        "runs/b/model",
-        "other/b/model",
-    ]
-
-
 def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
-    from subtle.comp.data import ContrastConfig, load_rows
-
     rows, _ = load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")
     assert SpanReader()([span_of(rows[0])], 4).shape == (4, 3, 32, 32)
 
@@ -237,9 +229,8 @@ def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(
     assert "comprehensive_accuracy" not in measured
     (refused,) = written("rejections")
     assert refused["reason"].startswith("no video: video 'gone'")
-    assert "1 counterfactual pairs, 1 left out (rejections.parquet says why)" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 counterfactual pairs, 1 left out (rejections.parquet says why)" in printed
     assert results()["coverage"] == {"rows": 2, "used": 1, "left out": 1}
 
 

@@ -59,6 +59,13 @@ def evaluated(model, folder, **given):
     return evaluate_tfcovr.run(EvaluateConfig(models=[model], num_workers=0, **folders | given))["two-stage"]
 
 
+@pytest.fixture
+def config_of(tiny, tmp_path):
+    """A configuration of the recipe on the tiny TF-CoVR, unless told otherwise."""
+    given = {"dataset": tiny["dataset"], "num_workers": 0, "output_dir": str(tmp_path), "device": "cpu"}
+    return lambda **changes: EvaluateMTEBConfig(**given | changes)
+
+
 def scores_of(model, task):
     """As mteb measures it."""
     kwargs = {"batch_size": 7, "show_progress_bar": False}
@@ -70,7 +77,8 @@ def scores_of(model, task):
 @pytest.mark.parametrize(
     ("parts", "trained", "stored"),
     [
-        *(("both", "model", "embedded"), ("text", "model", "embedded")),
+        ("both", "model", "embedded"),
+        ("text", "model", "embedded"),
         ("both", "factored_retriever", "embedded_factored"),
     ],
 )
@@ -116,10 +124,8 @@ def test_a_task_states_license_source_and_what_its_rows_and_videos_are(task):
         assert (rendered.license, rendered.dataset["path"]) == ("apache-2.0", kind.DATASET)
         assert "Rendered athletes, not real video" in rendered.description
     statistics = task._calculate_descriptive_statistics_from_split("test")
-    assert (statistics["num_samples"], statistics["relevant_docs_statistics"]["average_relevant_docs_per_query"]) == (
-        48,
-        3,
-    )
+    assert statistics["num_samples"] == 48
+    assert statistics["relevant_docs_statistics"]["average_relevant_docs_per_query"] == 3
     assert statistics["documents_video_statistics"]["total_frames"] > 0
 
 
@@ -173,10 +179,8 @@ def test_a_segment_is_what_mtebs_models_take_for_a_video_but_only_its_own_frames
     assert numbers_of(read_frames(path, 1, 1.0, 2.0)) == [37]
 
 
-def test_the_recipe_reports_both_ways_and_measures_only_what_is_missing(model, tiny, tmp_path, monkeypatch):
-    config = EvaluateMTEBConfig(
-        models=[model], dataset=tiny["dataset"], num_workers=0, output_dir=str(tmp_path), device="cpu"
-    )
+def test_the_recipe_reports_both_ways_and_measures_only_what_is_missing(model, config_of, tmp_path, monkeypatch):
+    config = config_of(models=[model])
     figures = evaluate_mteb.run(config)
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["figures"] == figures
@@ -196,18 +200,10 @@ def test_the_recipe_reports_both_ways_and_measures_only_what_is_missing(model, t
         evaluate_mteb.run(config)
 
 
-def test_a_model_of_ours_that_sentence_transformers_loads_measures_the_same(model, task, tiny, tmp_path):
+def test_a_model_of_ours_that_sentence_transformers_loads_measures_the_same(model, task, config_of):
     """With all frames of a clip, of which its processor takes those that our own reader would."""
-    config = EvaluateMTEBConfig(
-        models=[model],
-        as_sentence_transformer=True,
-        trust_remote_code=True,
-        num_frames=None,
-        baselines=["none"],
-        dataset=tiny["dataset"],
-        device="cpu",
-        output_dir=str(tmp_path),
-    )
+    loaded = {"as_sentence_transformer": True, "trust_remote_code": True}
+    config = config_of(models=[model], **loaded, num_frames=None, baselines=["none"])
     (found,) = evaluate_mteb.run(config).values()
     expected = scores_of(OurEncoder(load_encoder(model), "tiny"), task)
     for name in ("map_at_50", "map_at_5", "recall_at_1"):
@@ -227,18 +223,18 @@ def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, ti
     encoder = OurEncoder(load_encoder(model), "tiny")
     again = scores_of(encoder, ComposedBenchmark(name="Tiny-CoVR", **there))
     expected = scores_of(encoder, task)
-    assert {name: again[name] for name in again if "own_clip" in name} == {
-        name: expected[name] for name in expected if "own_clip" in name
-    }
+    of_own_clips = {name: value for name, value in expected.items() if "own_clip" in name}
+    assert {name: again[name] for name in of_own_clips} == of_own_clips
     measured = evaluated(model, tmp_path, dataset_config="composed", **there)
     assert measured["map@50"] == pytest.approx(again[f"map_at_50_{LEFT_OUT}"], abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", [ActivityNetComp, CharadesFIGVideos, CharadesFIGMoments])
-def test_contrasts_and_moments_are_measured_too(kind, tiny_comp):
+def test_contrasts_and_moments_are_measured_too(kind, tiny_comp, config_of):
     """With a model of ours that compares videos with texts, on the tiny miniature."""
-    config = EvaluateMTEBConfig(models=[tiny_comp["model"]], num_workers=0, device="cpu")
-    (encoder, *_) = evaluate_mteb.models_and_baselines(config, torch.device("cpu")).values()
+    (encoder, *_) = evaluate_mteb.models_and_baselines(
+        config_of(models=[tiny_comp["model"]]), torch.device("cpu")
+    ).values()
     task = kind(data_dir=tiny_comp["data_dir"])
     scores = scores_of(encoder, task)
     assert task.metadata.is_filled()
@@ -251,25 +247,20 @@ def test_contrasts_and_moments_are_measured_too(kind, tiny_comp):
             assert scores[name.replace("/", "_")] == pytest.approx(expected[name], abs=1e-6)
 
 
-def test_a_users_mistake_is_one_line_with_the_cure(tmp_path, tiny):
+def test_a_users_mistake_is_one_line_with_the_cure(tmp_path, tiny, config_of):
     (tmp_path / "broken.mp4").write_bytes(b"not a video")
     with (
         VideoReaderPool(1, num_workers=0) as pool,
         pytest.raises(VideoError, match=r"broken.mp4.*take the file out of the folder"),
     ):
         list(SegmentEncoder.frames(RandomEncoder(""), [Segment(str(tmp_path / "broken.mp4"))], pool))
-    texts_only = SentenceTransformer(tiny["text_model"])
-    texts_only.save_pretrained(str(tmp_path / "texts"))
-    config = EvaluateMTEBConfig(
-        dataset=tiny["dataset"], models=[str(tmp_path / "texts")], output_dir=str(tmp_path), device="cpu"
-    )
-    with pytest.raises(SystemExit, match="reads text, not video; name a model of videos"):
-        evaluate_mteb.run(config)
-    config = EvaluateMTEBConfig(tasks=["TFCovr"], output_dir=str(tmp_path), device="cpu")
-    with pytest.raises(SystemExit, match="did you mean TFCoVR"):
-        evaluate_mteb.run(config)
     with pytest.raises(ValueError, match="needs data_dir"):
         ComposedBenchmark()
-    config = EvaluateMTEBConfig(dataset=tiny["dataset"], models=[tiny["text_model"]], output_dir=str(tmp_path))
-    with pytest.raises(SystemExit, match="is a 'bert' model; give a folder of tfcovr, factored_covr, "):
-        evaluate_mteb.run(config)
+    SentenceTransformer(tiny["text_model"]).save_pretrained(str(tmp_path / "texts"))
+    for given, message in (
+        ({"models": [str(tmp_path / "texts")]}, "reads text, not video; name a model of videos"),
+        ({"models": [tiny["text_model"]]}, "is a 'bert' model; give a folder of tfcovr, factored_covr, "),
+        ({"tasks": ["TFCovr"]}, "did you mean TFCoVR"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            evaluate_mteb.run(config_of(**given))

@@ -18,13 +18,7 @@ from subtle.tfcovr.systems import SYSTEMS
 from subtle.train import stage2
 from subtle.train.stage2 import Stage2Config
 
-TRAINING = {
-    "projection_dim": 16,
-    "fusion_hidden_dim": 32,
-    "batch_size": 64,
-    "epochs": 2,
-    "learning_rate": 3e-3,
-}
+TRAINING = {"projection_dim": 16, "fusion_hidden_dim": 32, "batch_size": 64, "epochs": 2, "learning_rate": 3e-3}
 
 
 @pytest.fixture(scope="session")
@@ -99,13 +93,9 @@ def test_results_have_the_coverage_and_the_protocol(plain):
     assert results["gallery_size"] == 12
     assert "protocol:standard" in results["signature"]
     assert results["coverage"]["two-stage"] == {
-        "queries": 36,
-        "queries_ranked": 36,
-        "targets": 108,
-        "targets_in_gallery": 108,
-        "gallery_clips": 12,
-        "gallery_clips_ranked": 12,
-    }
+        "queries": 36, "targets": 108, "gallery_clips": 12,
+        "queries_ranked": 36, "targets_in_gallery": 108, "gallery_clips_ranked": 12,
+    }  # fmt: skip
     assert "std" not in str(measured)
 
 
@@ -158,10 +148,17 @@ def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(
         assert row["ranked_clip_ids"][36 - own :] == [row["query_clip_id"]] * own
 
 
-def test_the_gallery_may_be_the_targets_alone(config):
-    config.gallery = "targets"
+@pytest.mark.parametrize(("gallery", "size"), [("clips", 12), ("targets", 9)])
+def test_the_gallery_may_be_the_targets_alone(config, monkeypatch, gallery, size):
+    def without_grey_targets(config, split, *, clips=False):
+        rows = load(config, split, clips=clips)
+        return rows if clips else rows.filter(lambda query: query["target_label"] != "grey")
+
+    load = measure.load_split
+    monkeypatch.setattr(measure, "load_split", without_grey_targets)
+    config.gallery = gallery
     evaluate_tfcovr.run(config)
-    assert results_of(config)["gallery_size"] == 12
+    assert results_of(config)["gallery_size"] == size
 
 
 def test_several_models_give_mean_and_standard_deviation(config, trained):
@@ -175,14 +172,26 @@ def test_several_models_give_mean_and_standard_deviation(config, trained):
     assert names == ["0.parquet", "1.parquet"]
 
 
-def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path):
-    training = {**tiny, **TRAINING, "embeddings": embedded, "epochs": 1, "output_dir": str(tmp_path / "base")}
-    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump(training))
-    config.compare, config.seeds, config.stage2_config = True, [0, 1], str(tmp_path / "stage2.yaml")
-    config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
-    config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
-    measured = evaluate_tfcovr.run(config)
-    assert list(measured) == [system.name for system in SYSTEMS]
+@pytest.fixture
+def compared(config, tiny, tmp_path):
+    """Compare all systems, trained anew as some options of stage 2 say."""
+
+    def compare(**training):
+        training = {**tiny, **TRAINING, "epochs": 1, "output_dir": str(tmp_path / "base")} | training
+        (tmp_path / "stage2.yaml").write_text(yaml.safe_dump(training))
+        config.compare, config.stage2_config = True, str(tmp_path / "stage2.yaml")
+        config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
+        config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
+        measured = evaluate_tfcovr.run(config)
+        assert list(measured) == [system.name for system in SYSTEMS]
+        return measured
+
+    return compare
+
+
+def test_the_comparison_measures_every_baseline(config, compared, embedded, tmp_path):
+    config.seeds = [0, 1]
+    measured = compared(embeddings=embedded)
     assert all(0 < one["map@50"] < 1 for one in measured.values())
     assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in measured.items())
     made = {path.name for path in (tmp_path / "embeddings").iterdir()}
@@ -192,11 +201,7 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
 def test_the_comparison_trains_baselines_as_the_given_model_was_once_and_refuses_those_of_another_training(
     config, plain, tmp_path, monkeypatch
 ):
-    config.compare, config.systems, config.runs_dir = (
-        True,
-        ["two-stage", "text-only"],
-        str(tmp_path / "systems"),
-    )
+    config.compare, config.systems, config.runs_dir = True, ["two-stage", "text-only"], str(tmp_path / "systems")
     trainings = []
     monkeypatch.setattr(evaluate_tfcovr, "train", lambda one: (trainings.append(one), stage2.run(one)))
     measured = evaluate_tfcovr.run(config)
@@ -217,26 +222,14 @@ def test_the_comparison_trains_baselines_as_the_given_model_was_once_and_refuses
 
 @pytest.mark.slow
 def test_the_comparison_of_a_factored_model_has_factored_halves_and_image_models_in_a_tf_covr(
-    config, tiny, tiny_factored, embedded_factored, tmp_path
+    compared, tiny_factored, embedded_factored, tmp_path
 ):
-    training = {**tiny_factored, **TRAINING, "embeddings": embedded_factored, "epochs": 1, "model": "factored_covr"}
-    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**training, "output_dir": str(tmp_path / "base")}))
-    config.compare, config.stage2_config = True, str(tmp_path / "stage2.yaml")
-    config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
-    config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
-    measured = evaluate_tfcovr.run(config)
-    assert list(measured) == [system.name for system in SYSTEMS]
-    assert all(0 < one["map@50"] < 1 for one in measured.values())
-    made = {
-        path.parents[2].name: AutoConfig.from_pretrained(path.parent) for path in tmp_path.glob("**/model/config.json")
-    }
-    kinds = {path: found.model_type for path, found in made.items()}
-    assert kinds == {
-        tmp_path.name: "factored_covr",
-        "text-only": "factored_covr",
-        "video-only": "factored_covr",
-        "stage-2-only": "tfcovr",
-    }
+    measured = compared(**tiny_factored, embeddings=embedded_factored, model="factored_covr")
+    assert all(0 < one["map@50"] <= 1 for one in measured.values())
+    folders = [path.parent for path in tmp_path.glob("**/model/config.json")]
+    kinds = {folder.parents[1].name: AutoConfig.from_pretrained(folder).model_type for folder in folders}
+    assert kinds.pop("stage-2-only") == "tfcovr"
+    assert kinds == dict.fromkeys((tmp_path.name, "text-only", "video-only"), "factored_covr")
 
 
 def test_an_unknown_system_is_refused_with_those_there_are(config):

@@ -13,7 +13,7 @@ from PIL import Image
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
-from subtle.comp.data import pairs_of
+from subtle.comp.data import ContrastConfig, load_rows, pairs_of
 from subtle.evaluate.judge import main, scores_of_pairs
 from subtle.evaluate.options import JudgeConfig
 
@@ -22,29 +22,24 @@ from subtle.evaluate.options import JudgeConfig
 def config(tiny_comp, tmp_path):
     def make(server=None, **changes):
         chat = {"model": "tiny-judge", "base_url": server.url} if server else {}
-        fields = {
-            "data_dir": tiny_comp["data_dir"],
-            "num_frames": 3,
-            "cache": str(tmp_path / "answers.sqlite"),
-            "output_dir": str(tmp_path / "judge"),
-            "quiet": True,
-            **chat,
-            **changes,
-        }
-        return JudgeConfig(**fields)
+        places = {"cache": str(tmp_path / "answers.sqlite"), "output_dir": str(tmp_path / "judge")}
+        given = {"data_dir": tiny_comp["data_dir"], "num_frames": 3, "quiet": True}
+        return JudgeConfig(**places | given | chat | changes)
 
     return make
 
 
 @pytest.fixture
 def rows(tiny_comp):
-    from subtle.comp.data import ContrastConfig, load_rows
-
     return load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")[0]
 
 
 def results(config):
     return json.loads(Path(config.output_dir, "results.json").read_text())
+
+
+def table(config, name):
+    return pq.read_table(Path(config.output_dir, f"{name}.parquet")).to_pylist()
 
 
 def truth(rows):
@@ -85,7 +80,7 @@ def test_prose_is_counted_with_its_reason_and_is_wrong_unless_it_is_left_out(con
     with ChatServer(answer=answer) as server:
         one = config(server, leave_out_unreadable=leave_out)
         assert main(one) == 0
-    refused = pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()
+    refused = table(one, "rejections")
     assert refused
     assert {row["reason"] for row in refused} == {"the answer is not 1 or 2"}
     assert {row["raw"] for row in refused} == {"Candidate 1, I think."}
@@ -100,12 +95,10 @@ def test_prose_is_counted_with_its_reason_and_is_wrong_unless_it_is_left_out(con
         assert found["figures"][f"accuracy/{kind}"] == pytest.approx(expected)
 
 
-def test_the_question_and_the_order_of_the_data_are_asked_unless_ours_are_wanted(rows):
+def test_the_question_and_the_order_of_the_data_are_asked(rows):
     row = rows[0]
     given = JudgedPair(row["key"], "multi", "A.", "B.", asked=("Which of A. and B.?", "2"))
     assert (given.prompt, given.answer) == ("Which of A. and B.?", "2")
-    both = {JudgedPair("k", "multi", "A.", "B.", seed).prompt for seed in range(20)}
-    assert {prompt.splitlines()[1] for prompt in both} == {"Candidate 1: A.", "Candidate 1: B."}
     assert row["question"].splitlines()[int(row["answer"])] == f"Candidate {row['answer']}: {row['positive_text']}"
 
 
@@ -121,12 +114,8 @@ def test_a_second_run_sends_no_request_and_another_seed_shuffles_again(config, r
         for seed in (0, 1):
             assert main(config(server, seed=seed, own_questions=True)) == 0
         assert asked < len(server.bodies) < 3 * asked  # pairs whose order stayed are answered from the cache
-    right = [row["given"] == row["answer"] for row in pq.read_table(tmp(config)).to_pylist()]
+    right = [row["given"] == row["answer"] for row in table(config(), "verdicts")]
     assert 0.2 < sum(right) / len(right) < 0.8
-
-
-def tmp(config):
-    return Path(config().output_dir, "verdicts.parquet")
 
 
 def test_a_dry_run_prints_the_price_and_sends_no_request(config, capsys):
@@ -145,11 +134,13 @@ def test_without_a_model_the_longer_text_wins(config, rows):
 
 
 def test_candidates_are_shuffled_by_key_and_seed():
-    answers = [JudgedPair(f"k{number}", "multi", "A.", "B.").answer for number in range(200)]
-    assert 70 < answers.count("1") < 130
-    pair = JudgedPair("k", "multi", "A.", "B.")
-    line = pair.prompt.splitlines()[int(pair.answer)]
-    assert line == f"Candidate {pair.answer}: A."
+    for pairs in (
+        [JudgedPair(f"k{number}", "multi", "A.", "B.") for number in range(200)],
+        [JudgedPair("k", "multi", "A.", "B.", seed) for seed in range(200)],
+    ):
+        assert 70 < [pair.answer for pair in pairs].count("1") < 130
+        for pair in pairs[:20]:
+            assert pair.prompt.splitlines()[int(pair.answer)] == f"Candidate {pair.answer}: A."
 
 
 @pytest.mark.parametrize("answer", ["1", "(1)", " 1\n", "2", "(2)"])
@@ -173,7 +164,7 @@ def test_a_judge_that_never_answers_leaves_its_replies_and_no_metric(config, row
     found = results(one)
     assert found["coverage"]["unreadable or failed"] == len(rows)
     assert not any("accuracy" in name for name in found["figures"])
-    refused = pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()
+    refused = table(one, "rejections")
     assert [row["key"] for row in refused] == [row["key"] for row in rows]
 
 
@@ -194,7 +185,7 @@ def test_four_questions_of_a_pair_give_text_video_and_group_score(config, rows):
         one = config(server, counterfactual=True)
         assert main(one) == 0
         asked = len(server.bodies)
-    verdicts = {row["key"]: row for row in pq.read_table(tmp(config)).to_pylist()}
+    verdicts = {row["key"]: row for row in table(one, "verdicts")}
     assert asked == len(verdicts) == len(rows) + 3 * len(pairs)
     right = {key: row["given"] == row["answer"] for key, row in verdicts.items()}
     four = [[right[f"{pair.key}{end}"] for end in ("", "/told", "/text 0", "/text 1")] for pair in pairs]

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,14 +22,8 @@ from subtle.tfcovr.shown_queries import select_queries
 def write_evaluation(folder, rows, **results):
     folder.mkdir(exist_ok=True)
     pl.DataFrame(rows).write_parquet(folder / "predictions.parquet")
-    coverage = {
-        "queries": 3,
-        "queries_ranked": 2,
-        "targets": 6,
-        "targets_in_gallery": 5,
-        "gallery_clips": 12,
-        "gallery_clips_ranked": 11,
-    }
+    coverage = {"queries": 3, "queries_ranked": 2, "targets": 6, "targets_in_gallery": 5}
+    coverage |= {"gallery_clips": 12, "gallery_clips_ranked": 11}
     record = {
         "figures": {"two-stage": {f"map@{k}": 0.25 for k in (5, 10, 25, 50)}},
         "config": {"protocol": "standard"},
@@ -66,6 +61,17 @@ def make_config(tiny, folder):
 @pytest.fixture
 def config(tiny, tmp_path):
     return make_config(tiny, tmp_path)
+
+
+@pytest.fixture
+def page_of(config):
+    """The page on other rows than those of `config`."""
+
+    def make(*rows, **results):
+        write_evaluation(Path(config.evaluation_dir), rows, **results)
+        return render(config)[0]
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -147,22 +153,11 @@ def test_the_recipe_writes_the_page_and_the_table(config, capsys):
     assert (pl.read_csv(f"{config.output_dir}/per_label.csv")["description"] == "blue").all()
 
 
-def test_without_descriptions_the_labels_stand_on_the_page_and_the_mistakes_are_counted(config, monkeypatch):
-    with_clips(monkeypatch, description=pl.lit(None, pl.String))
-    page, per_label = render(config)
-    assert "None" not in page
-    assert "Nothing: " not in page
-    assert re.search("<td>blue</td><td>red</td><td>1 of 2</td>", page)
-    assert per_label["description"].to_list() == ["blue"]
-
-
 def test_without_descriptions_and_labels_the_clip_ids_stand_on_the_page(config, monkeypatch):
     nothing = pl.lit(None, pl.String)
     with_clips(monkeypatch, description=nothing, label=nothing)
-    predictions = pl.read_parquet(f"{config.evaluation_dir}/predictions.parquet")
-    predictions.with_columns(target_label=nothing, change_type=nothing).write_parquet(
-        f"{config.evaluation_dir}/predictions.parquet"
-    )
+    path = f"{config.evaluation_dir}/predictions.parquet"
+    pl.read_parquet(path).with_columns(target_label=nothing, change_type=nothing).write_parquet(path)
     page, per_label = render(config)
     assert "None" not in page
     assert "not stated" in page
@@ -170,10 +165,8 @@ def test_without_descriptions_and_labels_the_clip_ids_stand_on_the_page(config, 
     assert per_label["name"].to_list() == ["test-blue-0"]
 
 
-def test_nothing_is_mistaken_where_every_first_answer_is_right(config, tmp_path):
-    rows = [query(0, "show blue", ["test-blue-1", "test-red-1"], ["test-blue-1"])]
-    write_evaluation(tmp_path / "evaluation", rows)
-    page, _ = render(config)
+def test_nothing_is_mistaken_where_every_first_answer_is_right(page_of):
+    page = page_of(query(0, "show blue", ["test-blue-1", "test-red-1"], ["test-blue-1"]))
     assert "Nothing: the clip at rank 1 is a right answer to every query." in page
 
 
@@ -207,18 +200,16 @@ def test_results_of_another_recipe_are_refused(config, tmp_path):
         render(config)
 
 
-def test_a_query_shows_its_right_answers_and_two_more_and_none_of_these_is_wrong(config, tmp_path):
+def test_a_query_shows_its_right_answers_and_two_more_and_none_of_these_is_wrong(page_of):
     ranked = ["test-blue-0", "test-red-1", "test-red-2", "test-grey-0"]
-    write_evaluation(tmp_path / "evaluation", [query(0, "show blue", ranked, ["test-blue-0"])])
-    page, _ = render(config)
+    page = page_of(query(0, "show blue", ranked, ["test-blue-0"]))
     assert re.findall('<li class="clip (.*?)">', page) == ["right", "extra", "extra"]
     assert "1 right answer: rank 1</p>" in page
 
 
-def test_a_right_answer_is_shown_where_none_of_the_first_ones_is_right(config, tmp_path):
+def test_a_right_answer_is_shown_where_none_of_the_first_ones_is_right(page_of):
     ranked = ["test-red-1", "test-red-2", "test-grey-0", "test-grey-1", "test-blue-1"]
-    write_evaluation(tmp_path / "evaluation", [query(0, "show blue", ranked, ["test-blue-0", "test-blue-1"])])
-    page, _ = render(config)
+    page = page_of(query(0, "show blue", ranked, ["test-blue-0", "test-blue-1"]))
     assert re.findall('<li class="clip (.*?)">', page) == ["wrong"] * 4 + ["right"]
     assert "✓ right, at rank 5" in page
     assert "2 right answers: rank 5; 1 not in the first 5" in page
@@ -231,33 +222,24 @@ def test_a_clip_is_shown_with_its_video_and_its_seconds(config, monkeypatch):
 
 
 def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
-    predictions = pl.DataFrame(
-        {
-            "query_id": ["a", "b", "c", "d"],
-            "target": ["jump", "jump", "jump", "spin"],
-            "change_type": ["event"] * 4,
-            "ap": [0.3, 0.1, 0.2, 0.9],
-        }
-    )
+    rows = [("a", "jump", 0.3), ("b", "jump", 0.1), ("c", "jump", 0.2), ("d", "spin", 0.9)]
+    predictions = pl.DataFrame(rows, ["query_id", "target", "ap"], orient="row")
+    predictions = predictions.with_columns(change_type=pl.lit("event"))
     for num_queries, shown in {2: ["b", "d"], 3: ["b", "c", "d"], 9: ["b", "c", "a", "d"]}.items():
         drawn = select_queries(predictions, num_queries=num_queries, seed=0)
         assert drawn["query_id"].to_list() == shown
 
 
-def test_the_interval_is_over_long_videos_not_over_queries(config, rendered, monkeypatch, tmp_path):
+def test_the_interval_is_over_long_videos_not_over_queries(page_of, rendered, monkeypatch):
     """Of two queries of one video, 5/9 and 1/9, and one of another, 1: means 1/3 and 1, of two videos and one query."""
-    assert 'class="interval"' not in rendered[0], (
-        "both queries are of one clip, and its video says nothing about others"
-    )
+    assert 'class="interval"' not in rendered[0], "both queries are of one clip; its video says nothing about others"
     blue = [f"test-blue-{number}" for number in range(3)]
-    rows = [
+    with_clips(monkeypatch, video_id=pl.col("clip_id"))
+    page = page_of(
         query(0, "one", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
         query(1, "two", ["test-red-2", "test-red-1", "test-blue-2"], blue),
         query(2, "three", blue, blue) | {"query_clip_id": "test-red-1"},
-    ]
-    write_evaluation(tmp_path / "evaluation", rows)
-    with_clips(monkeypatch, video_id=pl.col("clip_id"))
-    page, _ = render(config)
+    )
     found = interval_of_mean(np.array([[5 / 9, 1 / 9, 1]]), ["a", "a", "b"], share=True)
     assert page.count(found.bounds_in_percent()) >= 4  # every cut-off is above the ranks here
     assert "interval over long videos" in page
@@ -293,12 +275,7 @@ def test_the_page_may_run_its_own_script_and_reach_no_network(rendered):
     rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
     assert rules.pop("script-src") == csp_hash("".join(page.text["script"]))
     assert rules.pop("style-src") == csp_hash("".join(page.text["style"]))
-    assert rules == {
-        "default-src": "'none'",
-        "media-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
+    assert rules == {"default-src": "'none'", "media-src": "data:", "base-uri": "'none'", "form-action": "'none'"}
     assert not [one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)]
 
 

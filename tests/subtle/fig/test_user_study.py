@@ -3,8 +3,11 @@
 import json
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
+from hf_datasets.fig.moments import MOMENT_SCHEMA
+from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from subtle.evaluate import analyse_fig
 from subtle.evaluate.analyse_fig import add_up, run
 from subtle.evaluate.options import AnalyzeFIGConfig
@@ -14,35 +17,20 @@ from subtle.fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items,
 @pytest.fixture
 def study(tmp_path, tiny, monkeypatch):
     """Moments in the tiny videos, built with kinds, and the folder of their forms."""
-    import pyarrow as pa
-
-    from hf_datasets.fig.moments import MOMENT_SCHEMA
-    from hf_datasets.publish import write_folder
-
     videos = tiny["dataset"].replace("/data", "/videos")
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     rows = [
-        {"desc_id": number, "video_id": f"test-{color}-0", "duration_seconds": 1.0,
+        {"desc_id": number, "video_id": f"test-{color}-0", "duration_seconds": 1.0,  # none is called test-gone-0
          "start_seconds": 0.0, "end_seconds": 1.0,
          "coarse_caption": f"a {color} thing <b>", "fine_caption": f"{color} & more", "fine_caption_score": 1.0,
          "kind": ("static", "dynamic")[number % 2]}
         for number, color in enumerate(("red", "green", "blue", "grey", "gone"))
     ]  # fmt: skip
-    rows[-1]["video_id"] = "gone"
     card = tmp_path / "card.md"
-    card.write_text(
-        "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
-    )
-    built = write_folder(
-        {"source": {"test": [pa.Table.from_pylist(rows, schema=schema)]}}, tmp_path / "built", card=card
-    )
-    config = AnalyzeFIGConfig(
-        dataset_config="source",
-        data_dir=str(built),
-        video_dir=videos,
-        user_study=True,
-        output_dir=str(tmp_path / "out"),
-    )
+    card.write_text(f"---\nlanguage: en\n---\n{COUNTS_START}\n{COUNTS_END}\n")
+    built = write_folder({"source": {"test": [pa.Table.from_pylist(rows, schema)]}}, tmp_path / "built", card=card)
+    places = {"data_dir": str(built), "video_dir": videos, "output_dir": str(tmp_path / "out")}
+    config = AnalyzeFIGConfig(dataset_config="source", user_study=True, **places)
     monkeypatch.setattr(analyse_fig, "write_forms", partial(write_forms, per_form=3))
     tables = run(config)
     assert tables["table_1"]["kinds"]["static"] == {"captions": 3, "score": 1.0}
@@ -68,14 +56,8 @@ def answers_of(study, participant, accuracy, flip=()):
     answers = []
     for item_id, item in key.items():
         is_static = (item["kind"] == "static") != (item["desc_id"] in flip)
-        answers.append(
-            {
-                "item_id": item_id,
-                "static": int(is_static),
-                "dynamic": int(not is_static),
-                "accuracy": accuracy,
-            }
-        )
+        kinds = {"static": int(is_static), "dynamic": int(not is_static)}
+        answers.append({"item_id": item_id, "accuracy": accuracy, **kinds})
     record = {"form": "form", "participant": participant, "answers": answers}
     (study / f"answers-1-{participant}.json").write_text(json.dumps(record))
     return record

@@ -12,21 +12,7 @@ from hf_datasets.generation.openai_chat import Limits
 from hf_datasets.tfcovr.labels import load_labels
 from subtle.run import chat_client
 
-FAULTS = (
-    "bad_row",
-    None,
-    "refusal",
-    None,
-    None,
-    "cut",
-    None,
-    "html",
-    None,
-    "server_error",
-    None,
-    "close",
-    None,
-)
+FAULTS = ("bad_row", None, "refusal", None, None, "cut", None, "html", None, "server_error", None, "close", None)
 
 
 @pytest.fixture(autouse=True)

@@ -105,27 +105,14 @@ def test_every_verb_with_a_split_is_in_the_table_above():
 @pytest.fixture
 def published(tmp_path):
     """What VideoComp and VERIFIED publish: one has no test split, Charades-FIG has no validation split."""
-    row = {
-        "key": "k",
-        "video_id": "abc",
-        "type": "temporal_reorder",
-        "positive_text": "a. b.",
-        "negative_text": "b. a.",
-    }
-    row |= {
-        f"{part}/{end}_time": seconds
-        for part in ("original_video", "query_video")
-        for end, seconds in (("start", 0), ("end", 9))
-    }
+    texts = {"positive_text": "a. b.", "negative_text": "b. a."}
+    starts = {f"{part}_video/start_time": 0 for part in ("original", "query")}
+    ends = {f"{part}_video/end_time": 9 for part in ("original", "query")}
+    row = {"key": "k", "video_id": "abc", "type": "temporal_reorder", **texts, **starts, **ends}
     for split in ("train", "val"):
         (tmp_path / f"activitynet_comp_{split}.json").write_text(json.dumps([row]))
-    moment = {
-        "time": [0, 1],
-        "duration": 2.0,
-        "cog_desc": "A person eats.",
-        "fig_desc": "A person eats a bun.",
-        "fig_desc_score": 1,
-    }
+    captions = {"cog_desc": "A person eats.", "fig_desc": "A person eats a bun.", "fig_desc_score": 1}
+    moment = {"time": [0, 1], "duration": 2.0, **captions}
     for number, split in enumerate(("train", "test")):
         line = json.dumps(moment | {"video": split, "desc_id": number})
         (tmp_path / f"charades_fig_{split}.jsonl").write_text(line)
@@ -140,8 +127,9 @@ def test_a_release_is_measured_on_the_split_that_its_authors_report_on(published
     task = importlib.import_module("subtle.mteb").ActivityNetComp(**published)
     assert (task.eval_splits, task.split) == (["validation"], "validation")
     moments = VCMRConfig(**published)
-    assert with_split(moments, "train_split") is moments
-    assert with_split(moments, "validation_split", ("validation", "test")).validation_split == "test"
+    chosen = with_split(moments, "validation_split", ("validation", "test"))
+    assert chosen.validation_split == "test"
+    assert with_split(chosen, "validation_split") is chosen
     with pytest.raises(SystemExit, match="--validation_split: there is no split dev; there are train, test: name one"):
         with_split(moments, "validation_split", ("dev",))
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,8 +28,6 @@ from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
 from subtle.run.step_monitor import StepMonitor
 from subtle.run.training import TrainingRun, epoch_batches, split_batches
-from subtle.train import noise_evaluator
-from subtle.train.stage1 import Stage1
 
 HOLD = f"""
 import sys, time
@@ -94,8 +92,16 @@ def files(folder):
     return {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def interrupt(*_, **__):
-    raise KeyboardInterrupt
+def train_until(method, config):
+    """Train, and stop where this method is called."""
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallRun, method, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            SmallRun(config).train()
 
 
 def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config, tmp_path):
@@ -109,26 +115,21 @@ def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config,
     assert Watched(config).train() == {"score": 0.3}
     assert files(config.output_dir) == {"best.safetensors", "model/model.safetensors", "results.json", "run.json", LOCK}
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert list(results) == [
-        *("figures", "config", "seed", "date", "code_revision", "versions"),
-        *("history", "coverage", "num_processes"),
-    ]
+    always = ["figures", "config", "seed", "date", "code_revision", "versions"]
+    assert list(results) == [*always, "history", "coverage", "num_processes"]
     assert [epoch["score"] for epoch in results["history"]] == [0.1, 0.3, 0.2]
     assert len(best) == 2
     published = load_file(tmp_path / "run/model/model.safetensors")
     assert all(torch.equal(published[name], value) for name, value in best[-1].items())
 
 
-def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkeypatch, tmp_path):
-    monkeypatch.setattr(SmallRun, "publish", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        SmallRun(config).train()
+def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, tmp_path):
+    train_until("publish", config)
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
     assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
     progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
-    assert list(progress) == [
-        *("epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "steps_per_epoch", "sizes"),
-    ]
+    place, sums = ["epoch", "step", "total_steps"], ["loss_sum", "best", "history", "skipped"]
+    assert list(progress) == [*place, *sums, "steps_per_epoch", "sizes"]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
 
@@ -147,10 +148,7 @@ def test_max_steps_end_a_run_within_an_epoch_also_one_that_was_stopped(config, s
 
 
 def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_start(config, monkeypatch, capsys):
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallRun, "remove_leftovers", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            SmallRun(config).train()
+    train_until("remove_leftovers", config)
     assert Path(config.output_dir, "checkpoints").is_dir()
     monkeypatch.setattr(SmallRun, "train_epoch", None)  # would fail
     assert SmallRun(config).train() == {"score": 0.3}
@@ -162,27 +160,21 @@ def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_s
         SmallRun(config).train()
 
 
-def test_stage_1_also_removes_the_best_weights_that_a_killed_run_left(tmp_path):
-    run = Stage1.__new__(Stage1)
-    run.output_dir, run.accelerator = tmp_path, SimpleNamespace(is_main_process=True)
-    (tmp_path / "checkpoints").mkdir()
-    run.best_weights.touch()
-    run.remove_leftovers()
-    run.remove_leftovers()
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "max_hours"])
-def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(config, monkeypatch, tmp_path, how):
+def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(config, tmp_path, how):
     SmallRun(config).train()
-    stopped = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "stopped"), "checkpoint_steps": 100})
+    stopped = replace(config, output_dir=str(tmp_path / "stopped"), checkpoint_steps=100)
     stopped.max_hours = 0.0 if how == "max_hours" else None
     handler = signal.getsignal(signal.SIGTERM)
-    with monkeypatch.context() as patched:
-        if how != "max_hours":
-            patched.setattr(SmallRun, "train_epoch", told_to_stop(SmallRun.train_epoch, getattr(signal, how)))
-        with pytest.raises(SystemExit) as raised:
-            SmallRun(stopped).train()
+
+    class ToldToStop(SmallRun):
+        def train_epoch(self):
+            if how != "max_hours":
+                os.kill(os.getpid(), getattr(signal, how))
+            super().train_epoch()
+
+    with pytest.raises(SystemExit) as raised:
+        ToldToStop(stopped).train()
     assert raised.value.code == 75
     assert signal.getsignal(signal.SIGTERM) is handler
     (checkpoint,) = (tmp_path / "stopped/checkpoints").iterdir()
@@ -244,7 +236,7 @@ class Measured(SmallRun):
 @pytest.mark.parametrize("clipped", [0.0, 0.05])
 def test_a_tracker_is_told_of_every_tenth_step_what_it_was(config, recorder, monkeypatch, tmp_path, clipped):
     config.epochs, config.warmup_steps, config.max_gradient_norm = 6, 4, clipped
-    alone = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "alone")})
+    alone = replace(config, output_dir=str(tmp_path / "alone"))
     config.tracker = "tensorboard"
     monkeypatch.setattr(SmallRun, "scores", (0.1,) * 6)
     monkeypatch.setattr(step_monitor, "peak_flops", lambda _: 1e6)
@@ -278,7 +270,7 @@ def test_a_tracker_that_is_not_there_is_refused_with_those_that_are(config, reco
 def test_a_profiled_run_writes_a_trace_of_three_steps_and_the_same_weights(config, tmp_path):
     config.epochs = 5
     SmallRun(config).train()
-    profiled = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "profiled"), "profile": True})
+    profiled = replace(config, output_dir=str(tmp_path / "profiled"), profile=True)
     SmallRun(profiled).train()
     events = json.loads((tmp_path / "profiled/trace_0.json").read_text())["traceEvents"]
     steps = {event["name"] for event in events if event.get("name", "").startswith("ProfilerStep")}
@@ -318,14 +310,6 @@ def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
     assert [worker.exitcode for worker in workers] == [0, -signal.SIGTERM]
 
 
-def told_to_stop(train_epoch, number):
-    def train(run):
-        os.kill(os.getpid(), number)
-        train_epoch(run)
-
-    return train
-
-
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_step_and_rows_but_keeps_the_checkpoint(config, tmp_path):
     class Diverging(SmallRun):
         def finish_step(self, loss, rows):
@@ -338,11 +322,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_step_and_rows_but_keep
 
 
 @pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.slow), 0.5])
-def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypatch, tmp_path, share):
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallRun, "publish", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            SmallRun(config).train()
+def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, tmp_path, share):
+    train_until("publish", config)
     names = sorted(files(config.output_dir) - {LOCK})
     assert len(names) == 6
     for number, name in enumerate(names):
@@ -350,7 +331,7 @@ def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypa
         shutil.copytree(config.output_dir, copy)
         content = (copy / name).read_bytes()
         (copy / name).write_bytes(content[: int(share * len(content))])
-        cut = SmallConfig(**{**vars(config), "output_dir": str(copy)})
+        cut = replace(config, output_dir=str(copy))
         with pytest.raises(SystemExit, match=rf"{Path(name).name} is damaged.* give --restart to train again"):
             SmallRun(cut).train()
         cut.restart = True
@@ -358,7 +339,7 @@ def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypa
         results = copy / "results.json"
         results.write_bytes(results.read_bytes()[: int(share * results.stat().st_size)])
         with pytest.raises(SystemExit, match=r"results.json is damaged.* give --restart to train again"):
-            SmallRun(SmallConfig(**{**vars(cut), "restart": False})).train()
+            SmallRun(replace(cut, restart=False)).train()
 
 
 def test_training_stops_after_as_many_epochs_without_a_better_score_as_patience_says(config, tmp_path):
@@ -404,11 +385,6 @@ def test_a_run_in_a_folder_that_another_run_completed_first_writes_nothing(confi
     assert files(config.output_dir) == {LOCK}
 
 
-def test_two_noise_evaluators_share_no_folder(tmp_path, no_wait):
-    with FileLock(tmp_path / LOCK), pytest.raises(OSError, match=f"another run is writing to {tmp_path}; wait"):
-        noise_evaluator.run(noise_evaluator.NoiseEvaluatorConfig(device="cpu", output_dir=str(tmp_path)))
-
-
 def test_a_folder_that_cannot_be_written_is_a_mistake_that_one_can_fix(config, tmp_path):
     (tmp_path / "file").write_text("a file, no folder")
     config.output_dir = str(tmp_path / "file")
@@ -440,29 +416,6 @@ def test_a_line_that_starts_at_zero_is_that_of_transformers(warmup):
         schedule.step()
     ours = [2 * rate_factor(step, 30, warmup, shape="linear", first=0) for step in range(30)]
     assert ours == pytest.approx(rates)
-
-
-def test_a_run_that_goes_on_has_the_learning_rates_of_one_that_was_not_stopped(config, monkeypatch, tmp_path):
-    rates, finish_step = [], SmallRun.finish_step
-
-    def recorded(run, loss, rows):
-        (group,) = run.optimizer.param_groups
-        rates.append(group["lr"])
-        finish_step(run, loss, rows)
-        if len(rates) == 4 and config.output_dir.endswith("stopped"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SmallRun, "finish_step", recorded)
-    config.warmup_steps = 2
-    SmallRun(config).train()
-    whole = [0.1 * rate_factor(step, 6, 2) for step in range(6)]
-    assert rates == pytest.approx(whole)
-    config.output_dir = str(tmp_path / "stopped")
-    rates.clear()
-    with pytest.raises(KeyboardInterrupt):
-        SmallRun(config).train()
-    SmallRun(config).train()
-    assert rates == pytest.approx([*whole[:4], *whole[3:]])  # a checkpoint was after three steps
 
 
 def test_every_row_is_in_one_batch_of_one_process_and_a_batch_too_small_for_all_is_left_out(config):

@@ -15,29 +15,20 @@ CLIPS = pl.DataFrame(
 
 def test_a_clip_is_named_by_its_description_else_its_label_else_its_id():
     clips = CLIPS.with_columns(description=pl.when(pl.col("clip_id") == "c").then(None).otherwise("description"))
-    assert clip_captions(clips) == {
-        "a": "ring leap",
-        "b": "ring leap",
-        "c": "40",
-        "d": "she turns",
-        "e": "she spins",
-        "f": "f",
-        "g": "g",
-    }
+    captions = {"a": "ring leap", "b": "ring leap", "c": "40", "d": "she turns", "e": "she spins", "f": "f", "g": "g"}
+    assert clip_captions(clips) == captions
 
 
 def test_labels_of_one_description_are_one_class_and_a_label_of_several_keeps_its_name():
     assert label_descriptions(CLIPS) == {"180": "ring leap", "216": "ring leap", "40": "switch leap", "7": "7"}
+    undescribed = CLIPS.with_columns(description=pl.lit(None, pl.String))
+    assert label_descriptions(undescribed) == {label: label for label in ("180", "216", "40", "7")}
     assert list(clip_classes(CLIPS).values()) == ["ring leap", "ring leap", "switch leap", "7", "7", "f", "g"]
 
 
 def test_a_target_is_named_by_its_label_else_by_its_first_clip():
-    predictions = pl.DataFrame(
-        {
-            "target_label": ["180", "217", "99", None, None],
-            "target_clip_ids": [["c"], ["a"], ["f"], ["c"], ["x"]],
-        }
-    )
+    rows = [("180", ["c"]), ("217", ["a"]), ("99", ["f"]), (None, ["c"]), (None, ["x"])]
+    predictions = pl.DataFrame(rows, ["target_label", "target_clip_ids"], orient="row")
     named = name_targets(predictions, CLIPS)
     # 217 is no label of these clips: named by its target's description; 99's target has none.
     assert named["target"].to_list() == ["ring leap", "ring leap", "99", "switch leap", "x"]

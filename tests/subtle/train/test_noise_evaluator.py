@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer, CLIPImageProcessor
 
 from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.fig.noise import NoiseExample
-from hf_datasets.publish import write_folder
+from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_models.video_text_matching import load_matcher
 from subtle.building.caption_select import run as run_selection
 from subtle.building.options import CaptionSelectConfig
@@ -23,7 +23,6 @@ from subtle.train.noise_evaluator import draw_texts, run
 from subtle.train.options import NoiseEvaluatorConfig
 
 COLORS = ("red", "green", "blue", "grey")
-CARD = "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def build(tiny, tmp_path):
             rewritings.append({"desc_id": desc_id, "kind": "static_negatives", "captions": wrong[:2]})
             rewritings.append({"desc_id": desc_id, "kind": "dynamic_negatives", "captions": wrong[2:]})
         splits[split] = [pa.Table.from_pylist(rows, schema=schema)]
-    (tmp_path / "card.md").write_text(CARD)
+    (tmp_path / "card.md").write_text(f"---\nlanguage: en\n---\n{COUNTS_START}\n{COUNTS_END}\n")
     configurations = {"source": splits, "rewritings": {"train": [pa.Table.from_pylist(rewritings)]}}
     return write_folder(configurations, tmp_path / "build", card=tmp_path / "card.md")
 
@@ -73,17 +72,19 @@ def clip(tiny, tmp_path):
     return str(folder)
 
 
+def videos_of(tiny):
+    return tiny["dataset"].replace("/data", "/videos")
+
+
 def config_of(build, tiny, clip, output_dir, **fields):
-    options = {
-        "epochs": 12,
-        "batch_size": 8,
-        "learning_rate": 3e-3,
-        "num_frames": 2,
-        "num_workers": 0,  # starting workers would take longer than the test
-        "device": "cpu",
-    } | fields
-    videos = tiny["dataset"].replace("/data", "/videos")
-    return NoiseEvaluatorConfig(build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options)
+    options = {"epochs": 12, "batch_size": 8, "learning_rate": 3e-3, "num_frames": 2, "num_workers": 0} | fields
+    places = {"build": str(build), "video_dir": videos_of(tiny), "output_dir": str(output_dir)}
+    return NoiseEvaluatorConfig(model=clip, device="cpu", **places, **options)
+
+
+def selection_of(build, model, video_dir, output_dir):
+    places = {"build": str(build), "video_dir": str(video_dir), "output_dir": str(output_dir)}
+    return CaptionSelectConfig(model=str(model), num_frames=2, device="cpu", **places)
 
 
 def test_texts_are_drawn_from_both_kinds_in_turn(monkeypatch):
@@ -108,14 +109,7 @@ def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_k
     assert results["history"][-1]["loss"] < results["history"][0]["loss"]
     card, _ = publish(tmp_path / "out", license="mit")
     assert f"| trained/accuracy_static |  |  | {measured['trained']['accuracy_static']:.4g} |" in card.text
-    selection = CaptionSelectConfig(
-        build=str(build),
-        video_dir=tiny["dataset"].replace("/data", "/videos"),
-        model=str(tmp_path / "out" / "model"),
-        num_frames=2,
-        device="cpu",
-        output_dir=str(tmp_path / "judged"),
-    )
+    selection = selection_of(build, tmp_path / "out" / "model", videos_of(tiny), tmp_path / "judged")
     assert run_selection(selection) == {"moments": 30, "judged": 28}
     rows = pl.read_parquet(tmp_path / "judged" / "source" / "test-*.parquet")
     judged = rows.filter(pl.col("fine_caption_score").is_not_null())
@@ -136,8 +130,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_p
         run(config)
     run(config)
     whole, resumed = (load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "stopped"))
-    for name, value in whole.items():
-        torch.testing.assert_close(resumed[name], value, msg=name)
+    torch.testing.assert_close(resumed, whole)
 
 
 @pytest.fixture
@@ -156,15 +149,7 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
     with pytest.raises(SystemExit, match="holds no rewritings"):
         run(config_of(tmp_path, tiny, clip, tmp_path / "x"))
     with pytest.raises(ValueError, match="matching head is untrained"):
-        run_selection(
-            CaptionSelectConfig(
-                build=str(build),
-                video_dir=str(tmp_path),
-                model=clip,
-                device="cpu",
-                output_dir=str(tmp_path / "y"),
-            )
-        )
+        run_selection(selection_of(build, clip, tmp_path, tmp_path / "y"))
     with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
         run_selection(CaptionSelectConfig(build=str(tmp_path), video_dir=str(tmp_path)))
 

@@ -22,22 +22,22 @@ from subtle.train.vidclip import Training, collate, run
 
 
 @pytest.fixture
-def config(tiny_comp, tmp_path):
+def config(tiny_comp, short_clips, tmp_path):
     def make(name="run", **changes):
-        fields = {
+        places = {
             **tiny_comp,
-            "clips_data_dir": tiny_comp["data_dir"],
-            "num_frames": 4,
-            "epochs": 2,
-            "batch_size": 8,
-            "warmup_steps": 2,
-            "device": "cpu",
+            "clips_dataset": short_clips,
+            "clips_config": "default",
             "output_dir": str(tmp_path / name),
-            **changes,
         }
-        return VidCLIPRunConfig(**fields)
+        short = {"clips_config": "default", "num_frames": 4, "epochs": 2, "batch_size": 8, "warmup_steps": 2}
+        return VidCLIPRunConfig(**places | short | {"device": "cpu"} | changes)
 
     return make
+
+
+def results_of(config):
+    return json.loads(Path(config.output_dir, "results.json").read_text())
 
 
 def weights(config):
@@ -47,8 +47,7 @@ def weights(config):
 @pytest.mark.parametrize("objective", ["clip", pytest.param("negclip", marks=pytest.mark.slow), "comploss"])
 def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, objective):
     one = config(objective=objective, epochs=4, preference_weight=10.0)
-    measured = run(one)
-    results = json.loads(Path(one.output_dir, "results.json").read_text())
+    measured, results = run(one), results_of(one)
     losses = [epoch["loss"] for epoch in results["history"]]
     assert losses[-1] < losses[0]
     assert measured == results["figures"]
@@ -72,7 +71,7 @@ def test_a_stopped_run_with_captioning_loss_goes_on_exactly_and_its_model_scores
     changes = {"objective": "clip", "captioning_weight": 2.0, "num_captioning_layers": 1, "draws": 1}
     whole, stopped = config("whole", **changes), config("stopped", checkpoint_steps=1, **changes)
     run(whole)
-    losses = [epoch["loss"] for epoch in json.loads(Path(whole.output_dir, "results.json").read_text())["history"]]
+    losses = [epoch["loss"] for epoch in results_of(whole)["history"]]
     assert losses[-1] < losses[0]
     assert "clip + captioning" in capsys.readouterr().err
     with stopped_after(2):
@@ -190,26 +189,19 @@ def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
     assert_same_weights(kept.output_dir, anew.output_dir)
 
 
-def test_stacks_leave_nothing_on_the_disk(config):
+def test_stacks_leave_nothing_on_the_disk(short_clips):
     def cached():
         return set(Path(datasets.config.HF_DATASETS_CACHE).rglob("cache-*"))
 
     before = cached()
-    clips, _ = clips_to_stack("activitynet_comp", "mini-clips", config().data_dir, size=2)
+    clips, _ = clips_to_stack(short_clips, "default", size=2)
     assert len(list(Stacks(clips, size=2, seed=123_456))) == len(clips) // 2
     assert cached() == before
 
 
 def test_an_image_stage_moves_the_poolers_alone_and_a_video_stage_with_larger_frames_goes_on_from_it(config):
-    image = config(
-        "image",
-        stack=1,
-        objective="clip",
-        num_frames=1,
-        learning_rate=0.0,
-        pooler_learning_rate=1e-2,
-        weight_decay=1e-2,
-    )
+    poolers_alone = {"learning_rate": 0.0, "pooler_learning_rate": 1e-2, "weight_decay": 1e-2}
+    image = config("image", stack=1, objective="clip", num_frames=1, **poolers_alone)
     first = Training(image)
     before = {name: value.clone() for name, value in first.model.state_dict().items()}
     first.train()
@@ -238,8 +230,7 @@ def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
     clips[3]["video"], clips[5]["video"] = str(tmp_path / "broken.mp4"), str(tmp_path / "absent.mp4")
     training.clips = datasets.Dataset.from_list(clips, training.clips.features)
     training.train()
-    results = json.loads(Path(one.output_dir, "results.json").read_text())
-    assert results["skipped_videos"] == 2
+    assert results_of(one)["skipped_videos"] == 2
     reasons = [row["reason"] for row in pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()]
     assert sorted(reason[:28] for reason in reasons) == ["does not decode: absent.mp4:", "does not decode: broken.mp4:"]
     training.clips = datasets.Dataset.from_list([dict(clip, video="/nowhere.mp4") for clip in clips])
@@ -254,8 +245,7 @@ def test_two_processes_with_workers_end_with_the_weights_and_measures_of_one(con
     run(alone)
     run_on_two_processes("vidclip.py", together)
     assert_same_weights(alone.output_dir, together.output_dir)
-    measured = [json.loads(Path(one.output_dir, "results.json").read_text())["figures"] for one in (alone, together)]
-    assert measured[1] == pytest.approx(measured[0])
+    assert results_of(together)["figures"] == pytest.approx(results_of(alone)["figures"])
 
 
 @pytest.mark.usefixtures("diverging")
@@ -268,11 +258,11 @@ def test_a_loss_that_is_not_finite_names_the_spans_of_its_batch(config, stack):
 
 def test_validation_is_not_decoded_again_where_frames_are_kept(config, monkeypatch):
     asked, read = [], VideoReaderPool.read_on_demand
-    monkeypatch.setattr(
-        VideoReaderPool,
-        "read_on_demand",
-        lambda self, requests: read(self, (asked.append(one) or one for one in requests)),
-    )
+
+    def watched(pool, requests):
+        return read(pool, (asked.append(one) or one for one in requests))
+
+    monkeypatch.setattr(VideoReaderPool, "read_on_demand", watched)
     training = Training(config())
     first, second = training.validate(), training.validate()
     assert first == second
