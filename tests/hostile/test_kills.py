@@ -107,10 +107,9 @@ def comp_captions(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fig_moments(tmp_path_factory):
-    from tests.subtle.run.test_build import write_videos
-
     folder = tmp_path_factory.mktemp("moments")
-    write_videos(folder / "videos")
+    (folder / "videos").mkdir()
+    write_colored_video(folder / "videos" / "aaaaa.mp4", [(30, 30, 30)] * 3 + [(200, 200, 200)] * 9)
     keys = ("video", "time", "desc_id", "cog_desc", "duration")
     rows = [
         ("aaaaa", [float(number % 7), number % 7 + 3.0], number, f"a person opens the brown bag {number}.", 12.0)
