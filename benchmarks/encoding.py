@@ -23,7 +23,7 @@ from benchmarks.video import RATE, write_video
 from hf_datasets.footage.moments import Windows
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from hf_datasets.video.spans import read_spans
-from subtle.footage.reading import Batch, GroupReader, grouped, read_ahead
+from subtle.footage.reading import GroupReader, MomentBatch, file_groups, read_ahead
 from subtle.footage.sources import WantedFile, folder_source
 
 NUM_VIDEOS, SECONDS = 24, 20
@@ -45,7 +45,7 @@ class Model:
         self.tower = CLIPVisionModelWithProjection(config).eval().to(self.device)
         self.repeats = 1
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: MomentBatch) -> None:
         """Embed a batch."""
         frames = torch.cat([torch.stack(list(one)) for one in batch.frames]).to(self.device)
         pixels = torch.nn.functional.interpolate(frames.float() / 255, (SIZE, SIZE))
@@ -62,14 +62,14 @@ def workers() -> int:
 def read(pool: VideoReaderPool, files: list[WantedFile]) -> Iterator[Any]:
     """What `subtle index` reads."""
     reader = GroupReader(pool, NUM_FRAMES, batch_size=BATCH_SIZE, moments_per_read=8)
-    return read_ahead(reader, grouped(files))
+    return read_ahead(reader, file_groups(files))
 
 
 def overlap(files: list[WantedFile], share: float) -> Ratio:
     """Both together against the slower one; `share` is the model's time over decoding's."""
     model = Model()
     with VideoReaderPool(NUM_FRAMES, num_workers=workers(), size=SIZE, reader=read_spans) as pool:
-        batches = [message for message in read(pool, files) if isinstance(message, Batch)]
+        batches = [message for message in read(pool, files) if isinstance(message, MomentBatch)]
 
         def decode() -> None:
             for _ in read(pool, files):
@@ -81,7 +81,7 @@ def overlap(files: list[WantedFile], share: float) -> Ratio:
 
         def both() -> None:
             for message in read(pool, files):
-                if isinstance(message, Batch):
+                if isinstance(message, MomentBatch):
                     model(message)
 
         alone = interleave({"decode": decode, "embed": embed}, rounds=1)

@@ -21,7 +21,7 @@ from hf_datasets.miniature.distractions import WIDEST_VIEW
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import perform
 from hf_datasets.video.resizing import resize
-from hf_models.index.feedback import WEIGHTS, rocchio
+from hf_models.index.feedback import ROCCHIO, rocchio
 from hf_models.tfcovr.queries import place_queries
 from metrics.map_at_k.significance import interval_of_means
 from subtle.embedding import embed_clips
@@ -124,12 +124,12 @@ def of_marks() -> Iterator[Ratio]:
     validation = [searched(tier, "validation").drawn(QUERIES_TO_CHOOSE_BY, 0) for tier in MEASURED]
     after = {w: float(np.mean([np.nanmean(measured(data, w)["rest"][1]) for data in validation])) for w in GRID}
     best = max(after, key=lambda weights: after[weights])
-    what = f"validation, rest: weights {WEIGHTS}"
-    yield Ratio(what, f"the best, {best}", after[WEIGHTS] / after[best], 0.99, detail=f"{100 * after[WEIGHTS]:.1f} %")
+    what = f"validation, rest: weights {ROCCHIO}"
+    yield Ratio(what, f"the best, {best}", after[ROCCHIO] / after[best], 0.99, detail=f"{100 * after[ROCCHIO]:.1f} %")
     for tier in MEASURED:
         test = searched(tier, "test")
-        draws = [measured(test.drawn(QUERIES_PER_DRAW, seed), WEIGHTS) for seed in SEEDS]
-        for name, every in measured(test, WEIGHTS).items():
+        draws = [measured(test.drawn(QUERIES_PER_DRAW, seed), ROCCHIO) for seed in SEEDS]
+        for name, every in measured(test, ROCCHIO).items():
             counted = ~np.isnan(every[0])
             gain = (every[1] - every[0])[counted, None]
             ((low, high),) = (100 * np.array(one) for one in interval_of_means(gain, 0.95, list(test.labels[counted])))

@@ -159,7 +159,7 @@ def faiss_through_datasets(factory: str) -> Way:
 def miniature_index(folder: Path, count: int) -> Path:
     """An index of vectors by chance that the model that ships could have made, with its text half."""
     from hf_models.index.store import MomentIndex
-    from subtle.footage.models import described, load_model
+    from subtle.footage.models import indexed_model, load_model
     from subtle.footage.options import IndexConfig
     from subtle.footage.text_queries import keep_text_queries
 
@@ -167,7 +167,7 @@ def miniature_index(folder: Path, count: int) -> Path:
     encoder = load_model(config)
     (folder / "videos").mkdir()
     index = MomentIndex.create(config.output)
-    model = index.add(described(encoder, config, str(folder / "videos")))
+    model = index.add(indexed_model(encoder, config, str(folder / "videos")))
     generator = np.random.default_rng(0)
     for start in range(0, count, AT_ONCE):
         vectors = generator.standard_normal((min(AT_ONCE, count - start), model.dimensions), np.float32)

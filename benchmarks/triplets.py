@@ -22,7 +22,7 @@ from datasets.builder import Key
 from benchmarks.timing import Ratio, interleave, peak_megabytes, resident_megabytes
 from hf_datasets.tfcovr.labels import answers_of, load_labels
 from hf_datasets.tfcovr.release import read_released_triplets
-from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join, plan_join, train_triplets
+from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join_clips, plan_join, train_triplets
 
 FEATURES = Features.from_arrow_schema(TRIPLET_SCHEMA)
 
@@ -46,7 +46,7 @@ def corpus(num_clips: int, num_changes: int) -> tuple[pl.DataFrame, pl.DataFrame
 
 
 def dictionaries(clips: pl.DataFrame, changes: pl.DataFrame) -> Iterator[dict[str, str]]:
-    """The triplets of `join` by loops, a Python dictionary each."""
+    """The triplets of `join_clips` by loops, a Python dictionary each."""
     by_label, by_answer, answers = defaultdict(list), defaultdict(list), answers_of()
     for clip_id, label in clips.select("clip_id", "label").iter_rows():
         by_label[label].append(clip_id)
@@ -134,18 +134,18 @@ def into_a_dataset(scratch: Path) -> Iterator[Ratio]:
 def joined_megabytes() -> float:
     """Peak memory that a join of ten million adds, in MB; measured in a process of its own."""
     clips, changes = corpus(24_700, 1_500)
-    next(join(plan_join(clips.head(500), changes)))
+    next(join_clips(plan_join(clips.head(500), changes)))
     before = resident_megabytes()
-    list(join(plan_join(clips, changes)))
+    list(join_clips(plan_join(clips, changes)))
     return peak_megabytes() - before
 
 
 def joined() -> Iterator[Ratio]:
     clips, changes = corpus(24_700, 1_500)
-    count = sum(map(len, join(plan_join(clips, changes))))
+    count = sum(map(len, join_clips(plan_join(clips, changes))))
     seconds = interleave(
         {
-            "ours": lambda: list(join(plan_join(clips, changes))),
+            "ours": lambda: list(join_clips(plan_join(clips, changes))),
             "dictionaries": lambda: list(dictionaries(clips, changes)),
         },
         rounds=3,

@@ -58,7 +58,7 @@ def main() -> int:
                 return fill_cache(arguments.names or list(BUILDERS))
             case "render":
                 times = (arguments.train_times, arguments.test_times)
-                render(arguments.root, *times, arguments.seed, tier=arguments.tier)
+                draw_miniature(arguments.root, *times, arguments.seed, tier=arguments.tier)
             case "blind_test":
                 folder, answers = Path(arguments.output_dir), arguments.answers
                 blind_test(folder, arguments.tier, arguments.pairs, arguments.seed, answers)
@@ -70,7 +70,7 @@ def main() -> int:
     return 0
 
 
-def render(root: str | None, train_times: int, test_times: int, seed: int, *, tier: str = "mini") -> None:
+def draw_miniature(root: str | None, train_times: int, test_times: int, seed: int, *, tier: str = "mini") -> None:
     """Draw a miniature and print its folder."""
     from hf_datasets.miniature import prepare_miniature
     from hf_datasets.miniature.competitions import with_more_competitions

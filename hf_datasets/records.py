@@ -1,8 +1,11 @@
 """The frozen records that flow between the steps of the three data pipelines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+ClipRow = Mapping[str, Any]
+"""A dataset row with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds` (None, None: all of it)."""
 ChangeType = Literal["temporal", "event"]
 DisruptionType = Literal["temporal_reorder", "action_replace", "segment_mismatch", "multi"]
 

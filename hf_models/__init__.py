@@ -7,7 +7,7 @@ name when it is first read, a registration when transformers' Auto classes or PE
 
 from typing import TYPE_CHECKING, Any
 
-from hf_models.registration import load, register_lazily, register_peft_method
+from hf_models.registration import import_object, register_lazily, register_peft_method
 
 if TYPE_CHECKING:
     from hf_models.moments.configuration_hero import HEROConfig
@@ -86,7 +86,7 @@ NAMES = {name: f"{__name__}.{module}:{name}" for name, module, _, _ in CLASSES}
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = globals()[name] = load(NAMES[name])
+    value = globals()[name] = import_object(NAMES[name])
     return value
 
 

@@ -192,14 +192,14 @@ def options_table(options: Mapping[str, Any]) -> str:
         | epochs | `2` |
         | tracker | `none` |
     """
-    rows = [f"| {cell(name)} | `{cell(shown(value)).replace('`', chr(39))}` |" for name, value in options.items()]
+    rows = [f"| {cell(name)} | `{cell(option_text(value)).replace('`', chr(39))}` |" for name, value in options.items()]
     return "\n".join(["| option | value |", "|---|---|", *rows])
 
 
-def shown(value: Any) -> str:
+def option_text(value: Any) -> str:
     """A value as one gives it on the command line."""
     if isinstance(value, list):
-        return " ".join(shown(item) for item in value)
+        return " ".join(option_text(item) for item in value)
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

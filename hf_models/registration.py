@@ -31,7 +31,7 @@ class LazyEntries(dict[Any, Any]):
 
     Example:
         >>> entries = LazyEntries()
-        >>> entries.add("ordered", lambda key: entries.update({key: load("collections:OrderedDict")}))
+        >>> entries.add("ordered", lambda key: entries.update({key: import_object("collections:OrderedDict")}))
         >>> "ordered" in entries, entries["ordered"].__name__
         (True, 'OrderedDict')
     """
@@ -51,7 +51,7 @@ class LazyEntries(dict[Any, Any]):
 
     def _make_all(self) -> None:
         for key in list(self._pending):
-            self._make(load(key) if ":" in key else key)
+            self._make(import_object(key) if ":" in key else key)
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) or full_name(key) in self._pending
@@ -92,7 +92,7 @@ def full_name(key: object) -> str:
     return f"{key.__module__}:{key.__qualname__}" if isinstance(key, type) else str(key)
 
 
-def load(name: str) -> Any:
+def import_object(name: str) -> Any:
     """The object `module:name`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
@@ -115,7 +115,7 @@ def register_lazily(auto_name: str, key: str, name: str) -> None:
         mapping, auto_class = getattr(imported, mapping_name), getattr(imported, auto_name)
         if not isinstance(mapping._extra_content, LazyEntries):
             mapping._extra_content = LazyEntries(mapping._extra_content)
-        mapping._extra_content.add(key, lambda found: auto_class.register(found, load(name), exist_ok=True))
+        mapping._extra_content.add(key, lambda found: auto_class.register(found, import_object(name), exist_ok=True))
 
     def save_code(imported: ModuleType) -> None:
         getattr(imported, attribute).register_for_auto_class(auto_name)

@@ -68,6 +68,6 @@ if __name__ == "__main__":
             from subtle.building.build_fig import main
         case "clips":
             from subtle.building.build_clips import main
-    from subtle.run.build import run
+    from subtle.run.build import run_build
 
-    sys.exit(run_recipe(partial(run, main), CONFIG))
+    sys.exit(run_recipe(partial(run_build, main), CONFIG))

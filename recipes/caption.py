@@ -59,6 +59,6 @@ if __name__ == "__main__":
             from subtle.building.caption_rewrite import main
         case "select":
             from subtle.building.caption_select import main
-    from subtle.run.build import run
+    from subtle.run.build import run_build
 
-    sys.exit(run_recipe(main if WORD == "select" else partial(run, main), CONFIG))
+    sys.exit(run_recipe(main if WORD == "select" else partial(run_build, main), CONFIG))

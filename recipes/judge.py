@@ -26,6 +26,6 @@ if __name__ == "__main__":
     CONFIG = parse_config(JudgeConfig, __doc__)
     # After the options are read: what follows takes seconds.
     from subtle.evaluate.judge import main
-    from subtle.run.build import run
+    from subtle.run.build import run_build
 
-    sys.exit(run_recipe(partial(run, main), CONFIG))
+    sys.exit(run_recipe(partial(run_build, main), CONFIG))

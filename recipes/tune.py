@@ -24,9 +24,9 @@ from subtle.running import check_first
 if __name__ == "__main__":
     sys.argv[1:] = first_words_as(["clips"], sys.argv[1:])
     CONFIG = parse_config(TuneConfig, __doc__)
-    from subtle.tuning.clips import check_clips
+    from subtle.tuning.clips import check_clip_table
 
-    check_first(check_clips, CONFIG)
+    check_first(check_clip_table, CONFIG)
     # After the options are read: what follows takes seconds.
     from subtle.footage.tune import main
 

@@ -6,7 +6,7 @@ An index of one's own videos is at hand here; `subtle.index` says more.
 from importlib import import_module
 from typing import Any
 
-PLACES = {
+MODULE_OF = {
     **dict.fromkeys(("Index", "Moment", "create_index", "open_index"), "subtle.index"),
     **dict.fromkeys(("Client", "ServiceError"), "subtle.client"),
     "to_fiftyone": "subtle.footage.fiftyone",
@@ -17,10 +17,10 @@ PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, which takes seconds; `__init__.pyi` says what there is."""
-    if name not in PLACES:
+    if name not in MODULE_OF:
         raise AttributeError(f"module 'subtle' has no attribute {name!r}")
-    return getattr(import_module(PLACES[name]), name)
+    return getattr(import_module(MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *PLACES])
+    return sorted([*globals(), *MODULE_OF])

@@ -28,7 +28,7 @@ VERBS = {
     "Measuring": ("evaluate", "table", "judge", "report"),
     "On the Hub": ("publish",),
 }
-FOLDERS = ("configs", "accelerate", "cluster", "weights")
+RECIPE_FOLDERS = ("configs", "accelerate", "cluster", "weights")
 DISTRIBUTION = "subtle-video"
 
 
@@ -37,18 +37,18 @@ def main() -> int:
     verbs = [verb for group in VERBS.values() for verb in group]
     word, *rest = sys.argv[1:] or ["--help"]
     if word in {"-h", "--help"}:
-        return show(overview())
+        return print_text(overview())
     if word == "--version":
-        return show(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
+        return print_text(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
     if word == "path":
         return show_path(rest, verbs)
     if word in verbs:
-        return run(word, rest)
+        return run_verb(word, rest)
     known = [*verbs, "path"]
-    return refuse(f"there is no {word!r}; there are {', '.join(known)}{alike(word, known)}")
+    return refuse(f"there is no {word!r}; there are {', '.join(known)}{nearest_verb(word, known)}")
 
 
-def show(text: str) -> int:
+def print_text(text: str) -> int:
     sys.stdout.write(f"{text}\n")
     return 0
 
@@ -59,7 +59,7 @@ def refuse(message: str) -> int:
     return 2
 
 
-def alike(word: str, known: list[str]) -> str:
+def nearest_verb(word: str, known: list[str]) -> str:
     return nearest(word.replace("-", "_"), known, most=1)
 
 
@@ -80,21 +80,21 @@ def overview() -> str:
 
 def show_path(words: list[str], verbs: list[str]) -> int:
     """Print where a script, a folder of files or one of these files is."""
-    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(FOLDERS)}, or a file in these"
+    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(RECIPE_FOLDERS)}, or a file in these"
     if len(words) != 1:
         return refuse(f"subtle path takes one name: {allowed}")
     (word,) = words
     name = Path(word)
     if word in verbs:
-        return show(str(RECIPES / f"{word}.py"))
+        return print_text(str(RECIPES / f"{word}.py"))
     is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
     for relative in (name, "configs" / name) if is_inside else ():
-        if relative.parts[0] in FOLDERS and (RECIPES / relative).exists():
-            return show(str(RECIPES / relative))
-    return refuse(f"there is no {word!r}; {allowed}{alike(word, [*verbs, *FOLDERS])}")
+        if relative.parts[0] in RECIPE_FOLDERS and (RECIPES / relative).exists():
+            return print_text(str(RECIPES / relative))
+    return refuse(f"there is no {word!r}; {allowed}{nearest_verb(word, [*verbs, *RECIPE_FOLDERS])}")
 
 
-def run(verb: str, arguments: list[str]) -> int:
+def run_verb(verb: str, arguments: list[str]) -> int:
     """Run a script as `python recipes/VERB.py` would."""
     if missing := commands.missing_modules():
         return refuse(missing)

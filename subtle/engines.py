@@ -25,7 +25,7 @@ SECONDS_TO_CONNECT = 10.0
 BLOCKS_AT_ONCE = 10_000
 """Pieces of work of one dataset. Each is a block of its own, so that a lost actor loses no more than what it does, and
 costs the driver about a millisecond; the next dataset has new actors, as many as the cluster then has room for."""
-COLUMNS = ("number", "error", "table")
+OUTCOME_COLUMNS = ("number", "error", "table")
 OBJECT_STORE_BYTES = 512 << 20  # of a cluster on this machine alone; what is larger goes to its disk
 
 
@@ -61,7 +61,7 @@ def running(config: ActorConfig, *, device: str = "auto", num_decoders: int = 0)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("--engine ray starts its own processes: run it without accelerate launch")
-    connect(ray, config, device, num_decoders)
+    connect_to_ray(ray, config, device, num_decoders)
     try:
         yield
     finally:
@@ -142,7 +142,7 @@ def run_on_ray(
             num_gpus=actors.gpus or None,
         )
         for block in blocks_of(ray, dataset):
-            for number, error, table in zip(*(block[name].to_pylist() for name in COLUMNS), strict=True):
+            for number, error, table in zip(*(block[name].to_pylist() for name in OUTCOME_COLUMNS), strict=True):
                 if number not in missing:  # done twice, where the machine that held a result was lost
                     continue
                 missing.remove(number)
@@ -159,7 +159,7 @@ def run_on_ray(
         )
 
 
-def connect(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
+def connect_to_ray(ray: Any, config: ActorConfig, device: str, num_decoders: int) -> None:
     """Connect to the cluster at RAY_ADDRESS; without one start it on this machine, for as long as this process lives.
 
     Raises:

@@ -16,7 +16,7 @@ What can go wrong, for a caller to catch:
     ValueError, OSError         the rest: a query, filter or option that cannot be; a disk that fails
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -31,9 +31,9 @@ from hf_models.index.search import checked_rows, default_probes, search_many
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.query_texts import ExportedTextEncoder, check_text
 from subtle.footage.options import IndexConfig, SearchConfig
-from subtle.footage.text_queries import keep_text_queries, text_encoder
+from subtle.footage.output import Say
+from subtle.footage.text_queries import exported_text_encoder, keep_text_queries
 
-Say = Callable[[str], None]
 NARROWING = ("where", "folder", "approximate", "probes", "limit")
 """What `search_many` has for all of its queries together."""
 REPLAY_COSINE = 0.99
@@ -42,6 +42,7 @@ LOOKED_AT_PER_GROUP = 10
 FEW = 8
 """Most queries at once for which the text half of a model does without it."""
 TOGETHER = 64
+"""Most queries that are encoded and searched at once."""
 OF_QUERY = ("text", "clip", "start_seconds", "end_seconds", "more_like", "less_like")
 
 
@@ -369,7 +370,7 @@ class Index:
         is_text = config.clip is None and not config.nothing_fits
         if is_text and self.encoder is None and config.text is not None:
             check_text(config.text)
-            self.texts = self.texts or text_encoder(self.model)
+            self.texts = self.texts or exported_text_encoder(self.model)
             if self.texts is not None:
                 with suppress(RuntimeError):
                     return self.texts.query(config.text)
@@ -469,7 +470,7 @@ class Index:
 
     def calibrated(self, config: SearchConfig) -> tuple[float, str]:
         """The least score of `--nothing_fits`, and what it was chosen by."""
-        from subtle.footage.calibration import kind_of, threshold_of
+        from subtle.footage.calibration import query_kind, threshold_of
         from subtle.footage.second_step import cache_of
 
         encoder = self.loaded()
@@ -477,7 +478,7 @@ class Index:
             self.store,
             self.model,
             encoder,
-            kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
+            query_kind(encoder, clip=config.clip is not None, text=config.text is not None),
             cache=cache_of(self.store),
             root=str(self.root()),
             where=config.where,

@@ -22,17 +22,17 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
 from subtle import running
 from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
 from subtle.commands import nearest as nearest  # tables and trainings take it from here
+from subtle.running import Config
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
-Config = TypeVar("Config")
-KINDS = {
+VALUE_KINDS = {
     bool: ("true|false", "true or false"),
     int: ("INT", "a whole number"),
     float: ("FLOAT", "a number"),
@@ -64,7 +64,7 @@ class Setting:
     group: type  # the configuration class that introduced it
     help: str
     default: Any
-    kind: type  # of one value, a key of `KINDS`
+    kind: type  # of one value, a key of `VALUE_KINDS`
     choices: tuple[str, ...]  # the only values there are; empty where any will do
     names: tuple[str, ...]  # see `option`
     is_list: bool
@@ -100,7 +100,7 @@ class Setting:
                 read = self.kind(value)
         if not isinstance(read, self.kind) or (self.kind is int and isinstance(read, bool)):
             hint = f"; write it in quotes: '{value}'" if self.kind is str and not isinstance(value, list | dict) else ""
-            raise ValueError(f"{value!r} is not {KINDS[self.kind][1]}{hint}")
+            raise ValueError(f"{value!r} is not {VALUE_KINDS[self.kind][1]}{hint}")
         return read
 
     @property
@@ -152,8 +152,8 @@ def settings_of(config_class: type) -> dict[str, Setting]:
             is_optional=is_optional,
         )
         found.append(setting)
-    titles = [title_of(base) for base in lineage]  # that of several classes is one group
-    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(title_of(one.group)))}
+    titles = [group_title(base) for base in lineage]  # that of several classes is one group
+    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(group_title(one.group)))}
 
 
 class ConfigParser(argparse.ArgumentParser):
@@ -175,10 +175,10 @@ class ConfigParser(argparse.ArgumentParser):
         self.add_argument(
             "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
-        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: group_title(setting.group)):
             group = self.add_argument_group(title.rstrip("."))
             for setting in settings:
-                shape: dict[str, Any] = {"metavar": KINDS[setting.kind][0]}
+                shape: dict[str, Any] = {"metavar": VALUE_KINDS[setting.kind][0]}
                 if setting.choices:
                     shape["metavar"] = f"{{{','.join(setting.choices)}}}"
                 if setting.is_list:
@@ -250,7 +250,7 @@ class ConfigParser(argparse.ArgumentParser):
     def as_yaml(self, config: Any) -> str:
         """A configuration as a YAML file, with the sentence of each field above it."""
         lines: list[str] = []
-        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: group_title(setting.group)):
             lines += ["", f"## {title}"]
             for setting in settings:
                 lines += textwrap.wrap(
@@ -300,7 +300,7 @@ def override(other: Any, config: Any, names: Iterable[str]) -> None:
             setattr(other, name, getattr(config, name))
 
 
-def title_of(group: type) -> str:
+def group_title(group: type) -> str:
     """The first line of a configuration class's docstring."""
     return (group.__doc__ or "").strip().partition("\n")[0]
 

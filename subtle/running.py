@@ -22,7 +22,7 @@ OPENERS = {
     ("polars", "read_parquet"): ("source",),
 }
 """What of other libraries opens files -> its argument that names them; whatever fails in it, the file is damaged."""
-HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
+ERRNO_HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 
 QUIET_SECONDS = 2.0
@@ -53,7 +53,7 @@ def announced(what: str) -> Iterator[None]:
         timer.cancel()
 
 
-MOST_CHARACTERS = 3000  # of an error
+LONGEST_ERROR = 3000  # of an error
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -143,10 +143,10 @@ def say_mistake(error: BaseException) -> bool:
     """Say in one line what a user can fix; False for a bug."""
     mistake = users_mistake(error)
     if mistake is not None:
-        hint = HINTS.get(getattr(mistake, "errno", 0), "")
+        hint = ERRNO_HINTS.get(getattr(mistake, "errno", 0), "")
         said = visible(" ".join(message_of(mistake).split()))
-        if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
-            said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"
+        if len(said) > LONGEST_ERROR:  # a value from elsewhere has any length
+            said = f"{said[: LONGEST_ERROR // 2]} ... {said[-LONGEST_ERROR // 2 :]}"
         sys.stderr.write(as_typed(f"error: {said}{hint}\n"))
     return mistake is not None
 

@@ -11,8 +11,8 @@ from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import Subset, read_youcook2
 
-Source = Literal["activitynet", "youcook2"]
-SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
+SourceName = Literal["activitynet", "youcook2"]
+CAPTION_SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
 """Stem of an annotation file, without `_modified` -> split."""
 OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
 SUBSETS: dict[str, Subset] = {"train": "training", "validation": "validation"}
@@ -29,7 +29,7 @@ def caption_files(folder: Path) -> dict[str, Path]:
     """
     found = {}
     for path in sorted(folder.glob("*.json")):
-        split = SPLITS.get(path.stem.removesuffix("_modified"))
+        split = CAPTION_SPLITS.get(path.stem.removesuffix("_modified"))
         if split:
             found[split] = path
     official = sorted(folder.glob(OFFICIAL_YOUCOOK2))
@@ -43,7 +43,7 @@ def caption_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_captioned_videos(path: Path, source: Source, split: str) -> Iterator[CaptionedVideo | Rejection]:
+def read_captioned_videos(path: Path, source: SourceName, split: str) -> Iterator[CaptionedVideo | Rejection]:
     """The videos of one split, in the order of the file, or rejections."""
     if source == "activitynet":
         return read_activitynet_captions(path)

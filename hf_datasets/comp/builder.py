@@ -10,7 +10,7 @@ import datasets
 import pyarrow as pa
 
 from hf_datasets.builders import RegisteredBuilder
-from hf_datasets.comp.annotations import Source, caption_files, offline_actions, read_captioned_videos
+from hf_datasets.comp.annotations import SourceName, caption_files, offline_actions, read_captioned_videos
 from hf_datasets.comp.construction import MULTIPLE, PairConstruction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
@@ -55,7 +55,7 @@ DESCRIPTIONS = {
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated from {source}'s annotations.",
 }
-SOURCE_NAMES: dict[Source, str] = {"activitynet": "ActivityNet-Captions", "youcook2": "YouCook2"}
+SOURCE_NAMES: dict[SourceName, str] = {"activitynet": "ActivityNet-Captions", "youcook2": "YouCook2"}
 GENERATION = ("seed", "max_iou")
 """The parameters that only rows generated here have."""
 
@@ -91,7 +91,7 @@ class CompBuilder(RegisteredBuilder):
     DEFAULT_CONFIG_NAME = "mini"
 
     @property
-    def _annotated(self) -> Source:
+    def _annotated(self) -> SourceName:
         """Which annotations the dataset is made of."""
         return "youcook2" if self.dataset_name == "youcook2_comp" else "activitynet"
 

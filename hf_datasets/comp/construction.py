@@ -6,7 +6,7 @@ from dataclasses import asdict
 from difflib import SequenceMatcher
 from typing import Any, Final
 
-from hf_datasets.comp.disruptions import Interval, Segments, choose_order, choose_segments, crop
+from hf_datasets.comp.disruptions import EventRange, Segments, choose_order, choose_segments, crop
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
@@ -189,7 +189,7 @@ class PairConstruction:
         name: str,
     ) -> Paragraph | Rejection | None:
         """What is to be disrupted further, of the whole video or of the mismatched interval; None where that failed."""
-        interval: Interval = (0, len(video.events))
+        interval: EventRange = (0, len(video.events))
         if "segment_mismatch" in kinds:
             shown, interval = self.segments[video.video_id]
             if not {f"{video.video_id}/shown", f"{video.video_id}/told"} <= structured.keys():
@@ -240,7 +240,7 @@ class PairConstruction:
         video: CaptionedVideo,
         texts: tuple[str, str],
         decision: dict[str, Any],
-        shown: Interval | None = None,
+        shown: EventRange | None = None,
         name: str | None = None,
     ) -> Row | Rejection:
         every = (0, len(video.events))

@@ -16,7 +16,7 @@ from hf_datasets.video import VideoError, VideoFrames, read_frames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest, unreadable
 from hf_datasets.video.reading import Spread
 
-CURE = "remove this video from the video folder, or fetch it again"
+VIDEO_CURE = "remove this video from the video folder, or fetch it again"
 SPANS_AHEAD = 64
 """Most spans whose frames wait for those of one before them."""
 
@@ -215,7 +215,7 @@ class SpanReader:
             seconds = span.start_seconds, span.end_seconds
             read = read_frames(span.path, num_frames, *seconds, size=self.size, spread=spread)
         except VideoError as error:
-            raise VideoError(f"{error}; {CURE}") from error
+            raise VideoError(f"{error}; {VIDEO_CURE}") from error
         return self._taken(span, num_frames, spread, read.frames)
 
     def read_all(
@@ -246,7 +246,7 @@ class SpanReader:
                         key, answer = next(answers)
                         arrived[key] = answer
                     if isinstance(read := arrived.pop(span), VideoFailure):
-                        raise VideoError(f"{read.reason}; {CURE}")
+                        raise VideoError(f"{read.reason}; {VIDEO_CURE}")
                     frames = self._taken(span, num_frames, spread, read.frames)
                 yield frames
 

@@ -10,15 +10,15 @@ from hf_datasets.records import CaptionedEvent
 MIN_DIFFERENCE = 2
 """Minimum number of events that are in only one of two intervals."""
 
-Interval = tuple[int, int]
+EventRange = tuple[int, int]
 """Half-open range of events."""
 
 
 class Segments(NamedTuple):
     """The interval that the video is cropped to, and the one whose text it is mismatched with."""
 
-    shown: Interval
-    told: Interval
+    shown: EventRange
+    told: EventRange
 
 
 def choose_order(count: int, generator: random.Random) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ def choose_segments(count: int, generator: random.Random) -> Segments:
     return generator.choice(choices)
 
 
-def crop(events: Sequence[CaptionedEvent], interval: Interval) -> tuple[float, float]:
+def crop(events: Sequence[CaptionedEvent], interval: EventRange) -> tuple[float, float]:
     """The stretch of video that an interval of events covers, in seconds: from its first start to its last end."""
     chosen = events[slice(*interval)]
     return min(event.start_seconds for event in chosen), max(event.end_seconds for event in chosen)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hf_datasets.comp.annotations import Source
+from hf_datasets.comp.annotations import SourceName
 from hf_datasets.comp.paragraphs import join, keeps_words
 from hf_datasets.comp.tasks import ActionTask, Paragraph
 from hf_datasets.generation.repair import as_data
@@ -16,13 +16,13 @@ from hf_datasets.miniature.captions import PLACES, action_phrase
 from hf_datasets.records import CaptionedEvent, CaptionedVideo
 from hf_datasets.seeds import generator_for
 
-NUM_EVENTS: dict[Source, tuple[int, int]] = {"activitynet": (2, 5), "youcook2": (3, 5)}
+NUM_EVENTS: dict[SourceName, tuple[int, int]] = {"activitynet": (2, 5), "youcook2": (3, 5)}
 """Fewest and most events of a stretch."""
-CAPTIONS: dict[Source, str] = {"activitynet": "The athlete performs {}.", "youcook2": "perform {}"}
+CAPTIONS: dict[SourceName, str] = {"activitynet": "The athlete performs {}.", "youcook2": "perform {}"}
 """Captions of ActivityNet-Captions are statements, those of YouCook2 instructions."""
 
 
-def caption(action: Action, style: Source) -> str:
+def caption(action: Action, style: SourceName) -> str:
     """An action in words, with its place.
 
     Example:
@@ -32,7 +32,7 @@ def caption(action: Action, style: Source) -> str:
     return CAPTIONS[style].format(f"{action_phrase(action)} {PLACES[action.apparatus]}")
 
 
-def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
+def read_clips(root: Path, style: SourceName) -> dict[str, list[dict[str, Any]]]:
     """The clips of each split of a rendered miniature with a caption each, in the order of the tables.
 
     Args:
@@ -51,7 +51,7 @@ def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[CaptionedVideo]]:
+def read_stretches(root: Path, style: SourceName, seed: int = 0) -> dict[str, list[CaptionedVideo]]:
     """The stretches of each split of a rendered miniature, in the order of its videos.
 
     A long video is cut into stretches of consecutive clips, without overlap; too few clips at its
@@ -81,7 +81,7 @@ def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[C
     return stretches
 
 
-def _windows(video_id: str, count: int, style: Source, seed: int) -> Iterator[tuple[int, int]]:
+def _windows(video_id: str, count: int, style: SourceName, seed: int) -> Iterator[tuple[int, int]]:
     generator = generator_for(f"{video_id}/{style}", seed)
     start, (fewest, most) = 0, NUM_EVENTS[style]
     while count - start >= fewest:

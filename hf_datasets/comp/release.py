@@ -20,9 +20,9 @@ ID_PREFIXES = {"activitynet": "v_", "youcook2": ""}
 """What ids of videos begin with, which the release leaves out."""
 ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
 FILE_NAMES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
-MOST_SECONDS = 1e5
+MOST_VIDEO_SECONDS = 1e5
 """Larger times, more than a day in seconds, must be microseconds."""
-KINDS: Mapping[str, DisruptionType] = {
+DISRUPTION_WORDS: Mapping[str, DisruptionType] = {
     "multi": "multi",
     "mixed": "multi",
     "combin": "multi",
@@ -117,7 +117,7 @@ def _divisor(entries: list[Any], time_unit: TimeUnit) -> float:
         with contextlib.suppress(ValueError):
             end = _time(entry, "original_end_seconds") if isinstance(entry, dict) else None
             ends += [] if end is None else [end]
-    return 1e6 if ends and statistics.median(ends) > MOST_SECONDS else 1.0
+    return 1e6 if ends and statistics.median(ends) > MOST_VIDEO_SECONDS else 1.0
 
 
 def _time(entry: dict[str, Any], name: str) -> float | None:
@@ -215,4 +215,4 @@ def disruption_type(published: str) -> DisruptionType | None:
         ('temporal_reorder', 'segment_mismatch', None)
     """
     published = published.lower()
-    return next((kind for part, kind in KINDS.items() if part in published), None)
+    return next((kind for part, kind in DISRUPTION_WORDS.items() if part in published), None)

@@ -156,12 +156,12 @@ def order_of(text: str, sentences: Sequence[str]) -> tuple[int, ...]:
     return tuple(found[place] for place in range(len(told)))
 
 
-def connect(row: Paragraph) -> str:
+def add_connectives(row: Paragraph) -> str:
     """The sentences with connectives that lead forward, as many as keep word precision and recall at 0.8.
 
     Example:
-        >>> connect(Paragraph("v", ("A man runs along the beach with a red kite.", "He throws the kite up high.")))
-        'A man runs along the beach with a red kite. After that, he throws the kite up high.'
+        >>> add_connectives(Paragraph("v", ("A man runs along the beach with a kite.", "He throws the kite up high.")))
+        'A man runs along the beach with a kite. After that, he throws the kite up high.'
     """
     sentences = list(row.sentences)
     generator = generator_for(row.key, row.seed)
@@ -209,7 +209,7 @@ class StructuringTask:
 
     def write(self, row: Paragraph) -> str:
         """The paragraph with connectives."""
-        return as_data(paragraph=connect(row))
+        return as_data(paragraph=add_connectives(row))
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class ReorderingTask:
         if self.prompts == "paper":
             order = choose_order(len(row.sentences), generator_for(row.key, row.seed))
             row = replace(row, sentences=tuple(row.sentences[index] for index in order))
-        return as_data(paragraph=connect(row))
+        return as_data(paragraph=add_connectives(row))
 
 
 @dataclass(frozen=True)

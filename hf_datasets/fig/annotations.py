@@ -11,7 +11,7 @@ from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.charades_sta import read_charades_durations, read_charades_sta
 from hf_datasets.sources.didemo import read_didemo
 
-SPLITS: dict[str, Split] = {
+VERIFIED_SPLITS: dict[str, Split] = {
     "train": "train",
     "val": "validation",
     "val_1": "validation",
@@ -32,7 +32,7 @@ def annotation_files(folder: Path) -> dict[Split, Path]:
     found: dict[Split, Path] = {}
     for path in sorted(path for path in folder.glob("*") if path.suffix in MOMENT_FILE_SUFFIXES):
         stem = path.stem.removesuffix("_data").removesuffix("_modified")
-        found |= {split: path for name, split in SPLITS.items() if stem == name or stem.endswith(f"_{name}")}
+        found |= {split: path for name, split in VERIFIED_SPLITS.items() if stem == name or stem.endswith(f"_{name}")}
     if not found:
         raise FileNotFoundError(
             f"{folder} holds no annotation file of a known name: *_train.jsonl of VERIFIED, charades_sta_train.txt, "

@@ -24,7 +24,7 @@ from hf_datasets.video.backends import open_video
 
 UNLABELED = "unlabeled"
 """The label in a task of a moment that has none; what keeps it is left out."""
-SCHEMA = {"video": pl.String, "start_seconds": pl.Float64, "end_seconds": pl.Float64, "label": pl.String}
+ANNOTATION_SCHEMA = {"video": pl.String, "start_seconds": pl.Float64, "end_seconds": pl.Float64, "label": pl.String}
 
 
 class _Range(BaseModel):
@@ -68,7 +68,7 @@ def read_annotations(path: Path, video_dir: Path) -> tuple[pl.DataFrame, list[Re
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; give Label Studio's JSON or CVAT's XML (CVAT for video 1.1)")
-    readers = {".json": _label_studio, ".xml": _cvat}
+    readers = {".json": _label_studio, ".xml": _cvat_tracks}
     if path.suffix.lower() not in readers:
         raise ValueError(
             f"{path} is neither .json (Label Studio) nor .xml (CVAT for video 1.1); unpack an archive first"
@@ -83,7 +83,7 @@ def read_annotations(path: Path, video_dir: Path) -> tuple[pl.DataFrame, list[Re
             rows.append(_annotated_row(found, videos))
         except (ValueError, VideoError) as error:
             rejections.append(Rejection(f"{error}: {found.place} of {path}", str(found), found.place))
-    return pl.DataFrame(rows, schema=SCHEMA), rejections
+    return pl.DataFrame(rows, schema=ANNOTATION_SCHEMA), rejections
 
 
 def _annotated_row(span: _Span, videos: Mapping[str, Path]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _objects_of(value: Any, is_kept: Any = bool) -> Sequence[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict) and is_kept(one)] if isinstance(value, list) else []
 
 
-def _cvat(path: Path) -> Iterator[_Span | str]:
+def _cvat_tracks(path: Path) -> Iterator[_Span | str]:
     content = path.read_bytes()
     if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
         raise ValueError(f"{path} declares a document type, which no export of CVAT does; it is not read")

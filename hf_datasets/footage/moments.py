@@ -26,7 +26,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 MOMENT_COLUMNS = ("video", "start_seconds", "end_seconds")
 MOMENT_EXTRAS = ("moment_id", "label", "text")
 ALIASES = {"video_id": "video", "path": "video", "clip_id": "moment_id", "description": "text"}
-CONTROL_CHARACTERS = r"[\x00-\x1f\x7f-\x9f]"
+CONTROL_CODES = r"[\x00-\x1f\x7f-\x9f]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _moment_checks() -> dict[str, pl.Expr]:
     return {
         "empty video; fill it in": is_empty("video"),
         "control character in video or moment_id; remove it": pl.any_horizontal(
-            pl.col(name).str.contains(CONTROL_CHARACTERS) for name in ("video", "moment_id")
+            pl.col(name).str.contains(CONTROL_CODES) for name in ("video", "moment_id")
         ),
         **time_checks(SPAN),
         "duplicate moment id; the first is kept": ~pl.col("moment_id").is_first_distinct(),

@@ -8,7 +8,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.task import Message
 
-MAX_CHARACTERS = 20_000
+LONGEST_ANSWER = 20_000
 ECHO_CHARACTERS = 80
 """An answer that repeats this many characters of the instructions, word for word, is an echo."""
 ENGLISH = 0.002
@@ -41,8 +41,8 @@ def rejection_reason(messages: list[Message], answer: Answer) -> str | None:
         return ENDINGS[answer.finish_reason]
     if not text:
         return EMPTY
-    if len(text) > MAX_CHARACTERS:
-        return f"too long: more than {MAX_CHARACTERS} characters"
+    if len(text) > LONGEST_ANSWER:
+        return f"too long: more than {LONGEST_ANSWER} characters"
     if REFUSAL.match(text):
         return ENDINGS["refusal"]
     if _echoes(messages, text):

@@ -6,14 +6,14 @@ import re
 import tempfile
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import openai
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.event_loop import event_loop, result_of
+from hf_datasets.generation.event_loop import Result, event_loop, result_of
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.server import HINTS, MalformedResponseError, rejected_option
 
@@ -30,9 +30,6 @@ READINGS = 5
 
 FORMAT_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What reading a response raises that breaks the format of the API."""
-
-
-Result = TypeVar("Result")
 
 
 class UnreadableError(GenerationStoppedError):

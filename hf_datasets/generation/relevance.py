@@ -14,7 +14,7 @@ from hf_datasets.generation.repair import without_fence
 from hf_datasets.generation.task import Message, text_part
 from hf_datasets.records import Rejection
 
-Parts = Sequence[dict[str, Any]]
+ContentParts = Sequence[dict[str, Any]]
 """Content parts of a message, such as `images.image_part` makes of a frame."""
 
 HIGHEST_RELEVANCE: Final = 10
@@ -49,8 +49,8 @@ class PairToScore:
 
     key: str
     text: str | None
-    query_frames: Callable[[], Parts] = field(repr=False)
-    clip_frames: Callable[[], Parts] = field(repr=False)
+    query_frames: Callable[[], ContentParts] = field(repr=False)
+    clip_frames: Callable[[], ContentParts] = field(repr=False)
     expected: int | None = None
 
 

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from hf_datasets.records import Rejection
 
-Row = TypeVar("Row", contravariant=True)
-Record = TypeVar("Record", covariant=True)
+Row_contra = TypeVar("Row_contra", contravariant=True)
+Record_co = TypeVar("Record_co", covariant=True)
 
 PromptSet = Literal["own", "paper"]
 """Whose prompts ask: this project's, or those that the papers print."""
@@ -21,7 +21,7 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 @runtime_checkable
-class Task(Protocol[Row, Record]):
+class Task(Protocol[Row_contra, Record_co]):
     """One step in which a chat model or the rule-based generator turns a row into a record."""
 
     @property
@@ -34,14 +34,14 @@ class Task(Protocol[Row, Record]):
         """The schema for structured output; None asks for free text."""
         ...
 
-    def messages(self, row: Row) -> list[Message]:
+    def messages(self, row: Row_contra) -> list[Message]:
         """The messages that ask for this row's record."""
         ...
 
-    def parse(self, row: Row, answer: str) -> Record | Rejection:
+    def parse(self, row: Row_contra, answer: str) -> Record_co | Rejection:
         """The validated record in `answer`, or its rejection. No answer may raise an error."""
         ...
 
-    def write(self, row: Row) -> str:
+    def write(self, row: Row_contra) -> str:
         """The rule-based generator's answer, in the form that `parse` reads."""
         ...

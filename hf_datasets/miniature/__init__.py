@@ -10,7 +10,7 @@ Example:
 
 from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, Action
 from hf_datasets.miniature.competitions import HARD, TIERS, MiniatureConfig, plan_competitions
-from hf_datasets.miniature.render import contact_sheet, prepare_miniature
+from hf_datasets.miniature.render import film_strips, prepare_miniature
 
 __all__ = [
     "ACTIONS",
@@ -19,7 +19,7 @@ __all__ = [
     "TIERS",
     "Action",
     "MiniatureConfig",
-    "contact_sheet",
+    "film_strips",
     "plan_competitions",
     "prepare_miniature",
 ]

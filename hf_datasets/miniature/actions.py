@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 DrawnApparatus = Literal["vault", "floor", "beam", "bars", "platform"]
-Kind = Literal["salto", "leap", "pivot", "circle", "dismount", "vault", "dive"]
+ActionKind = Literal["salto", "leap", "pivot", "circle", "dismount", "vault", "dive"]
 DRAWN_APPARATUS: tuple[DrawnApparatus, ...] = ("vault", "floor", "beam", "bars", "platform")
 
 
@@ -27,7 +27,7 @@ class Action:
 
     label: str
     apparatus: DrawnApparatus
-    kind: Kind
+    kind: ActionKind
     form: str
     somersaults: float = 0.0
     direction: int = 0
@@ -197,7 +197,7 @@ def _saltos(table: Saltos, entry: str = "") -> Iterator[Action]:
         yield from (Action(i, apparatus, "salto", form, somersaults, direction, n, entry) for n, i in row.items())
 
 
-def _leaps(kind: Kind, table: Leaps) -> Iterator[Action]:
+def _leaps(kind: ActionKind, table: Leaps) -> Iterator[Action]:
     for (apparatus, form), row in table.items():
         yield from (Action(i, apparatus, kind, form, turns=n) for n, i in row.items())
 

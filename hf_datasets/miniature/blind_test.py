@@ -13,7 +13,7 @@ from PIL import Image
 from hf_datasets.drafts import write_json
 from hf_datasets.miniature.competitions import MiniatureConfig, Shot, plan_competitions
 from hf_datasets.miniature.differences import DIFFERENCES, difference_between
-from hf_datasets.miniature.render import contact_sheet
+from hf_datasets.miniature.render import film_strips
 
 SAME_OR_DIFFERENT = ("same", "different")
 SOLUTIONS_FILE = "solutions.json"
@@ -120,7 +120,7 @@ def write_blind_test(
 
 
 def _sheet(pair: Pair, size: int) -> Image.Image:
-    clips = [contact_sheet([shot], size, ROWS * COLUMNS) for shot in pair.shots]
+    clips = [film_strips([shot], size, ROWS * COLUMNS) for shot in pair.shots]
     sheet = Image.new("RGB", (COLUMNS * size, 2 * ROWS * size + MARGIN_PIXELS), (230, 230, 230))
     for row in range(2 * ROWS):
         clip, own_row = divmod(row, ROWS)

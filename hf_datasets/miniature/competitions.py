@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from hf_datasets.long_videos import SPLITS
 from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, DRAWN_APPARATUS, Action
 from hf_datasets.miniature.captions import coarse_caption, fine_caption
 from hf_datasets.miniature.distractions import distracted
 from hf_datasets.miniature.motion import LONGEST_PAUSE, Style
 from hf_datasets.miniature.scene import HALLS, SOCKS, Scene
 from hf_datasets.miniature.skeleton import Body
-
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def perform_shot(shot: Shot) -> Motion:
     return Motion(*(np.pad(a, [waiting, *[(0, 0)] * (a.ndim - 1)], mode="edge") for a in arrays))
 
 
-def contact_sheet(shots: list[Shot], size: int = 112, num_frames: int = 12) -> Image.Image:
+def film_strips(shots: list[Shot], size: int = 112, num_frames: int = 12) -> Image.Image:
     """A picture with one row per shot and `num_frames` evenly spaced frames of its clip in each row."""
     rows = []
     for shot in shots:

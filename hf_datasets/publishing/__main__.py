@@ -27,7 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     from datasets.exceptions import DatasetGenerationError
 
-    from hf_datasets.publishing.rebuilding import differences, rebuild
+    from hf_datasets.publishing.rebuilding import rebuild, row_differences
 
     output_dir = Path(arguments.output_dir)
     try:
@@ -45,7 +45,7 @@ def main() -> int:
     print(f"{output_dir}: {', '.join(names)}")
     found = []
     for name in names if arguments.check else ():
-        unequal, num_media = differences(output_dir, arguments.folder, name)
+        unequal, num_media = row_differences(output_dir, arguments.folder, name)
         found += unequal
         if not unequal:
             media = f", but {num_media} videos have other bytes: another encoder wrote them" if num_media else ""

@@ -34,12 +34,12 @@ DESCRIBED_THERE = (
 )
 CALL = re.compile(r'(load_dataset\(")[\w.-]+/[\w.-]+"')
 """How the code of a source card opens the repository, `load_dataset("ORG/NAME"`."""
-NEIGHBOR = re.compile(r"\bORG(?=/)")
+ORGANIZATION = re.compile(r"\bORG(?=/)")
 """Where other datasets of this project are: with this one."""
 MINIATURE_CALL = re.compile(r'(load_dataset\("[\w.-]+/[\w.-]+", )"mini')
 SYNTHETIC = "synthetic"
 HUB = "https://huggingface.co/datasets"
-SIZES = {
+SIZE_CATEGORIES = {
     1_000: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M", 10**8: "10M<n<100M",
     10**9: "100M<n<1B",
 }  # fmt: skip
@@ -234,7 +234,7 @@ def _on_the_hub(body: str, names: Sequence[str], about: About) -> str:
     """The card with the repository's own name in its code, and the default configuration's origin instead of mini."""
     if about.repo_id:
         body = CALL.sub(lambda call: f'{call[1]}{about.repo_id}"', body)
-        body = NEIGHBOR.sub(about.repo_id.partition("/")[0], body)
+        body = ORGANIZATION.sub(about.repo_id.partition("/")[0], body)
     origin = names[0].partition("-")[0] if names else "mini"
     return MINIATURE_CALL.sub(lambda call: f'{call[1]}"{origin}', body)
 
@@ -281,4 +281,4 @@ def size_category(num_rows: int) -> str:
         >>> size_category(999), size_category(1_000), size_category(180_000)
         ('n<1K', '1K<n<10K', '100K<n<1M')
     """
-    return next((name for limit, name in SIZES.items() if num_rows < limit), "1B<n<10B")
+    return next((name for limit, name in SIZE_CATEGORIES.items() if num_rows < limit), "1B<n<10B")

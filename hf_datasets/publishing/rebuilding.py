@@ -109,7 +109,7 @@ def rebuild(
     return names
 
 
-def differences(made: Path, published: Path, config: str) -> tuple[list[str], int]:
+def row_differences(made: Path, published: Path, config: str) -> tuple[list[str], int]:
     """Compare the rows of a configuration in two folders, in their order.
 
     Args:

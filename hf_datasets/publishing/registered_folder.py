@@ -19,8 +19,8 @@ from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
 from hf_datasets.registry import BUILDERS, TITLES
 
-MINIATURE = "mini"
-KINDS = {"mini": "miniature", "hard": "harder miniature", "unseen": "harder miniature, unseen labels"}
+MINIATURE_NAME = "mini"
+MINIATURE_KINDS = {"mini": "miniature", "hard": "harder miniature", "unseen": "harder miniature, unseen labels"}
 MINIATURE_LICENSE = "apache-2.0"
 NOT_PARAMETERS = frozenset({"name", "version", "data_dir", "data_files", "description", "video_dir"})
 
@@ -79,7 +79,7 @@ def write_registered(
     is_miniature = origins == set(drawn)
     about = About(
         name=name,
-        title=f"{TITLES[name]} ({KINDS[drawn[0]]})" if is_miniature else TITLES[name],
+        title=f"{TITLES[name]} ({MINIATURE_KINDS[drawn[0]]})" if is_miniature else TITLES[name],
         repo_id=repo_id,
         license=license or (MINIATURE_LICENSE if is_miniature else None),
         descriptions={config: builder.info.description for config, builder in builders.items()},
@@ -114,8 +114,8 @@ def _open(
 ) -> dict[str, RegisteredBuilder]:
     # The builders of the wanted configurations, those with videos only where they are asked for.
     if configs is None:
-        default = open_builder(name, MINIATURE, data_dir=data_dir)
-        names = [config for config in default.builder_configs if config.partition("-")[0] == MINIATURE]
+        default = open_builder(name, MINIATURE_NAME, data_dir=data_dir)
+        names = [config for config in default.builder_configs if config.partition("-")[0] == MINIATURE_NAME]
     else:
         names = list(dict.fromkeys(configs))
     opened = {config: open_builder(name, config, data_dir=data_dir, video_dir=video_dir) for config in names}

@@ -16,7 +16,7 @@ from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import APPARATUS
 from hf_datasets.tfcovr import paper_prompts
 from hf_datasets.tfcovr.labels import Attributes, Label, Sport, describe
-from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
+from hf_datasets.tfcovr.labels.diving import DivingAttributes, number_and_noun
 from hf_datasets.tfcovr.labels.template import number_text
 
 GYMNASTICS_CAPTION_PROMPT: Final = """\
@@ -217,7 +217,7 @@ def caption_with(attributes: Attributes) -> str:
         takeoff = f"{TAKEOFF_PHRASES[attributes.takeoff]} takeoff"
         takeoff = f"Armstand {takeoff.lower()}" if attributes.armstand else takeoff
         somersaults = f"{number_text(attributes.somersaults)} somersaults"
-        twists = [counted(attributes.twists, "twist")] if attributes.twists else []
+        twists = [number_and_noun(attributes.twists, "twist")] if attributes.twists else []
         return f"{', '.join([takeoff, somersaults, *twists, attributes.shape])}. (Platform: Unknown)"
     phrase = describe(attributes).partition(") ")[2].replace("(", "").replace(")", "")
     abbreviation = next(short for short, name in APPARATUS.items() if name == attributes.apparatus)

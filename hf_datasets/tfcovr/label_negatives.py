@@ -6,7 +6,7 @@ from hf_datasets.caption_negatives import CaptionNegative, NegativeKind, negativ
 from hf_datasets.tfcovr.labels import Label, differences, folded_text
 from hf_datasets.tfcovr.pairs import kind as family_of
 
-COUNTS = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
+COUNTED_ATTRIBUTES = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
 DIRECTION_ATTRIBUTES = {"direction", "takeoff"}
 
 
@@ -38,7 +38,7 @@ def kind_of_negative(source: Label, target: Label, other: Label) -> NegativeKind
         getattr(other.attributes, name) == getattr(source.attributes, name) for name in changed
     )
     kinds: dict[NegativeKind, bool] = {
-        "count": changed <= COUNTS,
+        "count": changed <= COUNTED_ATTRIBUTES,
         "direction": changed <= DIRECTION_ATTRIBUTES,
         "composition": is_part,
     }

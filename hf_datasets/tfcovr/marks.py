@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Marks:
+class Additions:
     """What a table of marks adds to a user's clips.
 
     Attributes:
@@ -54,7 +54,7 @@ class Marks:
         return [with_labels(pa.Table.from_pylist(self.triplets, schema=TRIPLET_SCHEMA), TRIPLET_FEATURES)]
 
 
-def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
+def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Additions:
     """Read the columns `query_video, text, video, is_right` and, optionally, the seconds of both clips and `label`.
 
     A right mark is a triplet: the query clip, the text, the clip that was found. A mark is not used where it is wrong
@@ -75,7 +75,7 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
     table, rejections = read_text_table(path)
     rejections += check_columns(table.columns, MARK_COLUMNS, source=str(path), optional=MARK_EXTRAS)
     rows, refused = check_rows(_typed_marks(table), _mark_checks(), source=str(path), key="video")
-    found = Marks(rejections=rejections + refused)
+    found = Additions(rejections=rejections + refused)
     _add(found, rows, clips, (video_dir, path.absolute().parent), source=str(path))
     return found
 
@@ -96,7 +96,7 @@ def _mark_checks() -> dict[str, pl.Expr]:
     }
 
 
-def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, folders: tuple[Path, Path], *, source: str) -> None:
+def _add(found: Additions, rows: pl.DataFrame, clips: pl.DataFrame, folders: tuple[Path, Path], *, source: str) -> None:
     from hf_datasets.video import VideoError, VideoStore  # imports torch
 
     store, beside = map(VideoStore, folders)

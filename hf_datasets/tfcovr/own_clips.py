@@ -88,7 +88,7 @@ def read_own_clips(
     typed = _typed_clips(table.rename(aliases))
     rows, refused = check_rows(typed, _clip_checks(typed, called), source=str(path), key="clip_id")
     rejections += refused
-    texts, conflicts = _texts(rows)
+    texts, conflicts = _label_texts(rows)
     rejections += conflicts
     clips = rows.with_columns(description=pl.col("label").replace_strict(texts, return_dtype=pl.String))
     if clips["split"].null_count():
@@ -169,7 +169,7 @@ def _knows_labels(rows: pl.DataFrame) -> bool:
     return not rows["description"].drop_nulls().len() and labels.is_in(list(descriptions())).all()
 
 
-def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
+def _label_texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
     """The description of each label, and a rejection for each clip with another one."""
     if _knows_labels(rows):
         known = descriptions()

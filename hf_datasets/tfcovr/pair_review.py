@@ -12,7 +12,7 @@ from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.labels import Label
 from hf_datasets.tfcovr.pairs import judge_pair
 
-COLUMNS = ("source", "target", "similarity", "keep")
+HEADER = ("source", "target", "similarity", "keep")
 DECISIONS = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 DROPPED = "dropped in the review of pairs"
 
@@ -40,7 +40,7 @@ def read_review(path: Path, labels: Sequence[Label]) -> Iterator[LabelPair | Rej
     """Read a sheet that was filled in.
 
     Args:
-        path: With the columns `COLUMNS`; `keep` is yes or no (also y, true, 1; n, false, 0).
+        path: With the columns `HEADER`; `keep` is yes or no (also y, true, 1; n, false, 0).
         labels: Those of the clips.
 
     Yields:
@@ -52,7 +52,7 @@ def read_review(path: Path, labels: Sequence[Label]) -> Iterator[LabelPair | Rej
     """
     table, refused = read_text_table(path)
     table = table.select(pl.all().fill_null("").str.strip_chars())
-    refused += check_columns(table.columns, COLUMNS, source=str(path), optional=frozenset(table.columns) - {*COLUMNS})
+    refused += check_columns(table.columns, HEADER, source=str(path), optional=frozenset(table.columns) - {*HEADER})
     yield from refused
     undecided = table.filter(pl.col("keep") == "")
     if len(undecided):
@@ -65,7 +65,7 @@ def read_review(path: Path, labels: Sequence[Label]) -> Iterator[LabelPair | Rej
         raise ValueError(f"{path} has {twice.row(0)[:2]} twice; leave one of the rows out")
     # A spreadsheet's guard against formulas puts an apostrophe before some ids.
     by_id = {guard + label.label_id: label for guard in ("'", "") for label in labels}
-    for row in table.select(COLUMNS).iter_rows(named=True):
+    for row in table.select(HEADER).iter_rows(named=True):
         key, raw = f"{row['source']}->{row['target']}", f"{row['similarity']},{row['keep']}"
         keep = DECISIONS.get(row["keep"].lower())
         try:

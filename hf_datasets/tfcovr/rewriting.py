@@ -34,7 +34,7 @@ FORM_RULES: Final = {
     False: "Keep the form of the caption, which ends in {ending}.",
     True: "Keep the form of the caption.",
 }
-EXAMPLES: Final = 5
+NUM_EXAMPLES: Final = 5
 """In-context examples of each sport, of those that the paper prints for its modification texts."""
 
 
@@ -75,7 +75,7 @@ def rewriting_examples(sport: Sport) -> tuple[tuple[str, str, str], ...]:
     >>> rewriting_examples("diving")[0][1:]
     ('Show with 4.5 somersaults Tuck.', 'Inward takeoff, 4.5 somersaults, tuck. (Platform: Unknown)')
     """
-    chosen = examples(sport)[:: max(1, len(examples(sport)) // EXAMPLES)][:EXAMPLES]
+    chosen = examples(sport)[:: max(1, len(examples(sport)) // NUM_EXAMPLES)][:NUM_EXAMPLES]
     captions = [[caption_with(parse_description(one[end])) for end in ("source", "target")] for one in chosen]
     return tuple(
         (source, one["modification_text"], target) for one, (source, target) in zip(chosen, captions, strict=True)

@@ -19,7 +19,7 @@ from hf_datasets.tfcovr.modifications.normalization import MARKS, expand_numbers
 
 Rows: TypeAlias = Dataset | pl.DataFrame
 COLORS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
-NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
+SOURCE_TITLES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
 FUNCTION_WORDS = frozenset(["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"])
 """Words that the lexicon leaves out."""
 PAPER_COUNTS: Final[dict[str, dict[str, float]]] = {
@@ -150,7 +150,7 @@ def plot_clips_per_label(clips: Dataset, source: LabelSource) -> Figure:
     else:
         axes.set_xlabel("labels by frequency")
     axes.set_ylabel("clips (log scale)")
-    axes.set_title(f"{NAMES[source]}: {counts['clips'].sum():,} clips of {len(counts)} labels")
+    axes.set_title(f"{SOURCE_TITLES[source]}: {counts['clips'].sum():,} clips of {len(counts)} labels")
     return figure
 
 

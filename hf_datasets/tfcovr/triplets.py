@@ -122,7 +122,7 @@ def plan_join(
     seed: int = 0,
     answers: Answers | None = None,
 ) -> list[PlannedChange]:
-    """Find for each change the clips that `join` pairs.
+    """Find for each change the clips that `join_clips` pairs.
 
     Args:
         clips: Clips of one split with `clip_id` (unique) and `label`.
@@ -158,7 +158,7 @@ def plan_join(
     return plan
 
 
-def join(plan: Iterable[PlannedChange]) -> Iterator[pa.Table]:
+def join_clips(plan: Iterable[PlannedChange]) -> Iterator[pa.Table]:
     """Join every clip of a change's source with every clip of its target.
 
     Args:
@@ -195,7 +195,7 @@ def train_triplets(
     seed: int = 0,
     answers: Answers | None = None,
 ) -> Tables:
-    """Make the triplets of `join`, one row each, as ids and text.
+    """Make the triplets of `join_clips`, one row each, as ids and text.
 
     Args:
         clips: Clips of one split with `clip_id` (unique) and `label`.
@@ -220,7 +220,7 @@ def _triplet_tables(
     plan: list[PlannedChange], clips: pa.Table, changes: pa.Table, first_number: int
 ) -> Iterator[pa.Table]:
     count = first_number
-    for joined in join(plan):
+    for joined in join_clips(plan):
         for start in range(0, len(joined), TABLE_ROWS):
             batch = joined.slice(start, TABLE_ROWS)
             query, target, change = (

@@ -15,6 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hf_datasets.drafts import replacing, write_json, writing
+from hf_datasets.records import ClipRow
 
 from .failures import VideoError
 from .frame_folder import version_of
@@ -22,8 +23,6 @@ from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from .reading import Spread
 
 CLIPS_PER_FLUSH = 64
-Clip = dict[str, Any]
-"""A dataset row with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds` (None, None: all of it)."""
 
 
 class FrameCache:
@@ -62,7 +61,7 @@ class FrameCache:
     def __init__(
         self,
         folder: Path,
-        clips: Sequence[Clip],
+        clips: Sequence[ClipRow],
         num_frames: int,
         size: tuple[int, int],
         *,
@@ -87,13 +86,13 @@ class FrameCache:
         vars(self).update(state)
         self.frames = np.load(self.folder / "frames.npy", mmap_mode="r")
 
-    def _open(self, file: "FrameFile", clips: Sequence[Clip]) -> None:
+    def _open(self, file: "FrameFile", clips: Sequence[ClipRow]) -> None:
         self.folder, self.frames, self.failures = file.folder, file.frames, file.failures
         self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
 
     @classmethod
     def find(
-        cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
+        cls, folder: Path, clips: Sequence[ClipRow], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
     ) -> "FrameCache | None":
         """The cache of exactly these frames if it is complete."""
         place = cache_folder(folder, clips, num_frames, size, spread)
@@ -113,7 +112,7 @@ class FrameCache:
 
 
 def cache_folder(
-    folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
+    folder: Path, clips: Sequence[ClipRow], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
 ) -> Path:
     """Where the frames of these clips are kept below `folder`."""
     rule = [] if spread == "middles" else [spread]
@@ -201,7 +200,7 @@ def reserve(path: Path) -> None:
 
 
 def decode_into(
-    files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int, spread: Spread
+    files: list[FrameFile], clips: Sequence[ClipRow], size: tuple[int, int], num_workers: int, spread: Spread
 ) -> None:
     """Decode the clips that any of the files lacks, each once for all of them."""
     if not files:
@@ -231,7 +230,7 @@ def decode_into(
         file.finish(failures)
 
 
-def clip_fingerprint(clip: Clip) -> list[Any]:
+def clip_fingerprint(clip: ClipRow) -> list[Any]:
     """What identifies the pixels of a clip: its file as it is now, and its span."""
     path = Path(clip["video"]) if clip["video"] else None
     try:

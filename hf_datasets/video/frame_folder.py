@@ -11,7 +11,7 @@ from .failures import VideoError
 FRAME_RATE = 30
 """Frames per second of a folder, in which no file says them: those of FineDiving."""
 FRAME_NAME = re.compile(r"(\d{4,})(\.(?:jpe?g|png))", re.ASCII | re.IGNORECASE)
-CURE = "fetch the folder again, or number its frames 00001.jpg, 00002.jpg, ..."
+FRAMES_CURE = "fetch the folder again, or number its frames 00001.jpg, 00002.jpg, ..."
 
 
 def is_frame(name: str) -> bool:
@@ -52,16 +52,16 @@ class FrameFolder:
             with os.scandir(folder) as entries:
                 found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries if is_frame(entry.name)}
         except OSError as error:
-            raise VideoError(f"{folder}: the folder cannot be read ({error.strerror}); {CURE}") from error
+            raise VideoError(f"{folder}: the folder cannot be read ({error.strerror}); {FRAMES_CURE}") from error
         if not found:
-            raise VideoError(f"{folder}: no such video file, but a folder without numbered frames; {CURE}")
+            raise VideoError(f"{folder}: no such video file, but a folder without numbered frames; {FRAMES_CURE}")
         forms = {
             (len(number), extension): number + extension
             for number, extension in sorted(map(_parts, found), reverse=True)
         }
         if len(forms) > 1:
             samples = " and ".join(sorted(forms.values())[:2])
-            raise VideoError(f"{folder}: its frames are named in several ways, such as {samples}; {CURE}")
+            raise VideoError(f"{folder}: its frames are named in several ways, such as {samples}; {FRAMES_CURE}")
         for name, status in found.items():
             if not stat.S_ISREG(status.st_mode):
                 raise VideoError(f"{folder}: {name} is a link or a folder, not a picture; copy the file there")
@@ -72,7 +72,7 @@ class FrameFolder:
             missing = next(number for number in range(first, last) if f"{number:0{width}}{extension}" not in found)
             raise VideoError(
                 f"{folder}: {last - first + 1 - len(names)} of the frames {names[0]} to {names[-1]} are missing, the "
-                f"first {missing:0{width}}{extension}; {CURE}"
+                f"first {missing:0{width}}{extension}; {FRAMES_CURE}"
             )
         address = str(folder.absolute()).replace("%", "%%") + f"/%0{width}d{extension}"
         size = sum(status.st_size for status in found.values())

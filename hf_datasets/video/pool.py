@@ -34,7 +34,7 @@ CAUSED_BY_LOAD = {TIMED_OUT, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
 
 
 @dataclass(slots=True)
-class Run:
+class Backlog:
     """The requests of one call that no worker holds.
 
     Attributes:
@@ -187,7 +187,7 @@ class VideoReaderPool:
             OSError: If there is no room for the frames in the folder through which they come.
         """
         in_order = sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))
-        yield from self._read(Run(deque(in_order)))
+        yield from self._read(Backlog(deque(in_order)))
 
     def read_on_demand(
         self, requests: Iterator[VideoRequest | None]
@@ -205,9 +205,9 @@ class VideoReaderPool:
             RuntimeError: As `read`.
             OSError: As `read`.
         """
-        yield from self._read(Run(deque(), requests))
+        yield from self._read(Backlog(deque(), requests))
 
-    def _read(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def _read(self, run: Backlog) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         if self._is_reading or not self._close.alive:
             state = "already reading: finish or close that iterator, or make" if self._is_reading else "closed; make"
             raise RuntimeError(f"this pool is {state} another pool")
@@ -231,7 +231,7 @@ class VideoReaderPool:
                     worker.drop()
                     worker.kill_reader()
 
-    def _read_in_this_process(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def _read_in_this_process(self, run: Backlog) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         while run.waiting:
             yield from self._skip(run)
             if run.waiting:
@@ -254,14 +254,14 @@ class VideoReaderPool:
     def _num_busy(self) -> int:
         return sum(bool(worker.held) for worker in self._workers)
 
-    def _is_sendable(self, run: Run) -> bool:
+    def _is_sendable(self, run: Backlog) -> bool:
         return (
             bool(run.waiting)
             and str(run.waiting[0].path) not in self.quarantine
             and not run.is_postponed(run.waiting[0])
         )
 
-    def _skip(self, run: Run) -> Iterator[tuple[Hashable, VideoFailure]]:
+    def _skip(self, run: Backlog) -> Iterator[tuple[Hashable, VideoFailure]]:
         while run.waiting and not self._is_sendable(run):
             request = run.waiting.popleft()
             if reason := self.quarantine.get(str(request.path)):
@@ -270,7 +270,7 @@ class VideoReaderPool:
             else:
                 run.postpone(request)
 
-    def _hand_out(self, run: Run) -> None:
+    def _hand_out(self, run: Backlog) -> None:
         folder = cast("Path", self._folder)  # there is one wherever there are workers
         while len(self._workers) < min(self.num_workers, len(run.waiting) + self._num_busy):
             self._workers.append(WorkerProcess(self._setup, folder, self._messages))
@@ -285,7 +285,7 @@ class VideoReaderPool:
                 worker.send(self._num_requests, run.waiting.popleft())
                 run.refill(1)
 
-    def _collect(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def _collect(self, run: Backlog) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         # Take one message, or stop the workers whose messages are overdue.
         try:
             worker, message = self._messages.get(timeout=self._seconds_left())
@@ -335,7 +335,7 @@ class VideoReaderPool:
         )
 
     def _give_up(
-        self, worker: WorkerProcess, run: Run, cause: str, *, is_gone: bool
+        self, worker: WorkerProcess, run: Backlog, cause: str, *, is_gone: bool
     ) -> Iterator[tuple[Hashable, VideoFailure]]:
         has_started = worker.reader_pid is not None or worker.is_killed
         if is_gone or not has_started:
@@ -348,7 +348,7 @@ class VideoReaderPool:
             run.waiting.extendleft(reversed(held[1:]))  # not at fault: they were only next in line
             yield from self._record_death(held[0], run, cause)
 
-    def _record_death(self, request: VideoRequest, run: Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
+    def _record_death(self, request: VideoRequest, run: Backlog, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
         if cause in CAUSED_BY_LOAD and request is not run.retried:
             run.postpone(request)
             return

@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
+from hf_datasets.records import ClipRow
+
 from .failures import VideoError
-from .frame_cache import Clip, FrameCache
+from .frame_cache import FrameCache
 from .reading import Spread, read_frames
 
 
@@ -84,7 +86,7 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
 
     def __init__(
         self,
-        clips: Sequence[Clip],
+        clips: Sequence[ClipRow],
         labels: Sequence[int],
         num_frames: int,
         size: tuple[int, int],

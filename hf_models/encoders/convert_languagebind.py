@@ -22,15 +22,15 @@ from hf_models.checkpoints import load_weights, make_config, read_checkpoint
 from .configuration_languagebind import LanguageBindConfig
 from .modeling_languagebind import LanguageBindModel
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS_FILES = ("model.safetensors", "pytorch_model.bin")
 COUNTERS = r".*\.position_ids"
 """Positions 0, 1, 2, ..., which older versions of transformers saved."""
 BOTH = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "hidden_act", "layer_norm_eps"}
-VISION = BOTH | {"image_size", "patch_size"}
-TEXT = BOTH | {"vocab_size", "max_position_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"}
+VISION_CONFIG_FIELDS = BOTH | {"image_size", "patch_size"}
+TEXT_CONFIG_FIELDS = BOTH | {"vocab_size", "max_position_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"}
 
 
-def read_sizes(folder: Path) -> LanguageBindConfig:
+def read_released_config(folder: Path) -> LanguageBindConfig:
     """The configuration of a released folder.
 
     Raises:
@@ -48,8 +48,8 @@ def read_sizes(folder: Path) -> LanguageBindConfig:
             raise ValueError(f"{str(path)!r} describes a model with LoRA; take LanguageBind_Video_FT, tuned as a whole")
         return make_config(
             LanguageBindConfig,
-            vision_config={name: vision[name] for name in VISION & vision.keys()},
-            text_config={name: text[name] for name in TEXT & text.keys()},
+            vision_config={name: vision[name] for name in VISION_CONFIG_FIELDS & vision.keys()},
+            text_config={name: text[name] for name in TEXT_CONFIG_FIELDS & text.keys()},
             projection_dim=released["projection_dim"],
             num_frames=vision["num_frames"],
         )
@@ -69,12 +69,12 @@ def convert(folder: Path) -> LanguageBindModel:
     Raises:
         ValueError: It is not LanguageBind for video, or a weight is missing, too many or of another shape.
     """
-    config = read_sizes(folder)
-    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), folder / WEIGHTS[-1])
+    config = read_released_config(folder)
+    path = next((folder / name for name in WEIGHTS_FILES if (folder / name).is_file()), folder / WEIGHTS_FILES[-1])
     return load_weights(LanguageBindModel, config, read_checkpoint(path, skip=COUNTERS))
 
 
-def make_processor(folder: Path, image_size: int) -> CLIPProcessor:
+def released_processor(folder: Path, image_size: int) -> CLIPProcessor:
     """The processor of a released folder: its tokenizer, and its frames without their random crop and mirror."""
     side = {"height": image_size, "width": image_size}
     images = CLIPImageProcessor(
@@ -91,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         model = convert(arguments.folder)
-        processor = make_processor(
+        processor = released_processor(
             arguments.folder, cast("int", cast("CLIPVisionConfig", model.config.vision_config).image_size)
         )
         with new_folder(arguments.output_dir) as scratch:

@@ -37,8 +37,8 @@ RENAMES = (
     (r"\.cross_attend_blocks\.1\.fn\.net\.2\.", ".down."),
 )
 IMAGES = ("vision_config", "image_token_index", "vision_feature_layer", "image_grid_pinpoints")
-TEXT = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"}
-TEXT |= {"max_position_embeddings", "rms_norm_eps", "hidden_act"}
+LLM_FIELDS = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"}
+LLM_FIELDS |= {"max_position_embeddings", "rms_norm_eps", "hidden_act"}
 RETRIEVER = "nvidia/NV-Embed-v1"
 
 
@@ -56,7 +56,7 @@ def read_mmembed_config(folder: Path, retriever: str, weights: dict[str, Tensor]
         embedder: Any = PreTrainedConfig.get_config_dict(retriever)[0]
         text, pooling = embedder["text_config"], embedder["latent_attention_config"]
         rope = {"rope_type": "default", "rope_theta": float(text["rope_theta"])}
-        sizes = {name: text[name] for name in TEXT} | {"rope_parameters": rope, "model_type": "mistral"}
+        sizes = {name: text[name] for name in LLM_FIELDS} | {"rope_parameters": rope, "model_type": "mistral"}
         heads = int(pooling["num_cross_heads"])
     except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{str(folder)!r} and {retriever!r} do not describe an MM-Embed: {error!r}") from None

@@ -18,7 +18,7 @@ TOKENS_OF_IMAGE = {"qwen2_vl": 1280, "qwen3_vl": 768, "llava_next": 2928, "mm_em
 TOKENS_OF_TEXT = 77
 PROMPTS_AT_ONCE = 8
 """That a language model reads together."""
-CURE = "take a smaller model, a larger GPU, fewer frames, or device 'cpu'"
+GPU_CURE = "take a smaller model, a larger GPU, fewer frames, or device 'cpu'"
 STATES_OF_LAYER = 8
 """Activations of a layer that are alive at once, in units of its hidden size: a rule of thumb, not measured."""
 BYTES_PER_ACTIVATION = 34
@@ -122,7 +122,7 @@ def parts_of(config: Any) -> list[Any]:
 
 
 def check_memory(
-    estimate: Estimate, device: torch.device | str, name: str, *, doing: str = "at batch size 1", cure: str = CURE
+    estimate: Estimate, device: torch.device | str, name: str, *, doing: str = "at batch size 1", cure: str = GPU_CURE
 ) -> None:
     """Refuse a GPU that is too small, before anything is loaded.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-WEIGHTS = (1.0, 0.5, 0.15)
+ROCCHIO = (1.0, 0.5, 0.15)
 """Of the query, of the moments that fit and of those that do not; chosen by benchmarks/feedback.py."""
 
 
@@ -10,7 +10,7 @@ def rocchio(
     query: np.ndarray | None,
     more_like: np.ndarray,
     less_like: np.ndarray,
-    weights: tuple[float, float, float] = WEIGHTS,
+    weights: tuple[float, float, float] = ROCCHIO,
 ) -> np.ndarray:
     """A query nearer to some vectors and further from others.
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from .durability import is_damage
 
-COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "modified", "fingerprint")
-MOST_CHARACTERS = 20_000
+CONDITION_COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "modified", "fingerprint")
+LONGEST_CONDITION = 20_000
 MOST_LEVELS = 200
 OPERATORS = (
     *("And", "Or", "Not", "Paren", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "In", "Like", "ILike", "Between"),
@@ -15,9 +15,9 @@ OPERATORS = (
 )
 FUNCTIONS = ("Lower", "Upper", "Length", "Abs", "Coalesce", "Contains", "StartsWith", "EndsWith")
 ALLOWED = (
-    f"it may have the columns {', '.join(COLUMNS)}, numbers, texts in single quotes, timestamp '2026-01-31', + - * /, "
-    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, lower, upper, length, abs, coalesce, contains, starts_with "
-    "and ends_with"
+    f"it may have the columns {', '.join(CONDITION_COLUMNS)}, numbers, texts in single quotes, timestamp '2026-01-31', "
+    "+ - * /, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, lower, upper, length, abs, coalesce, contains, "
+    "starts_with and ends_with"
 )
 
 
@@ -41,14 +41,14 @@ def checked_filter(text: str) -> str:
     except ImportError as error:
         raise ImportError("a filter needs sqlglot: pip install 'subtle-video[index]'") from error
     shown = text if len(text) <= 200 else f"{text[:200]}..."
-    if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"the filter {shown} has {len(text):,} characters; it may have {MOST_CHARACTERS:,}")
+    if len(text) > LONGEST_CONDITION:
+        raise ValueError(f"the filter {shown} has {len(text):,} characters; it may have {LONGEST_CONDITION:,}")
     try:
         tree = sqlglot.parse_one(text, dialect="postgres", into=exp.Condition)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise ValueError(f"the filter {shown} is not understood; {ALLOWED}") from error
     for node in tree.walk():
-        if isinstance(node, exp.Column) and (node.name.lower() not in COLUMNS or len(node.parts) > 1):
+        if isinstance(node, exp.Column) and (node.name.lower() not in CONDITION_COLUMNS or len(node.parts) > 1):
             raise ValueError(f"the filter {shown} is not understood: there is no column {node.sql()}; {ALLOWED}")
         if not _is_allowed(node) and not (node.parent is not None and _is_time(node.parent)):
             what = node.name if isinstance(node, exp.Anonymous) else type(node).__name__.upper()

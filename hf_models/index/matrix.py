@@ -45,7 +45,7 @@ STATE = "matrix.json"
 
 
 @dataclass(frozen=True)
-class Part:
+class Block:
     """Some rows of a matrix, in memory-mapped arrays.
 
     Attributes:
@@ -105,12 +105,12 @@ class MomentMatrix:
         self.place = index.place
         of_index, of_model = (hashlib.sha256(part.encode()).hexdigest()[:24] for part in (self.place, model.key))
         self.folder = cached_assets_path("subtle-video", "vectors", of_index) / of_model
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[Block, ...] = ()
         self.stamp = ""
         self.filters: OrderedDict[str, list[np.ndarray]] = OrderedDict()
         self.lock = RLock()
 
-    def refresh(self) -> tuple[Part, ...]:
+    def refresh(self) -> tuple[Block, ...]:
         """Bring the files up to date with the table; what has not changed is not read again.
 
         Returns:
@@ -156,7 +156,7 @@ class MomentMatrix:
                 return f"{newest.name} {newest.stat().st_mtime_ns}"
         return f"{self.index.moments(self.model.key).version}"
 
-    def brought_up_to_date(self, table: Any, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def brought_up_to_date(self, table: Any, parts: tuple[Block, ...]) -> tuple[Block, ...]:
         """The parts with what the table has, and without what it has no longer."""
         with reading(self.index.path):
             found = table.search().select(["moment_id"]).with_row_id(True).limit(None).to_arrow()
@@ -175,7 +175,7 @@ class MomentMatrix:
             kept_parts, is_new[:] = [], True
         return (*kept_parts, *([self.written(table, row_ids[is_new])] if is_new.any() else []))
 
-    def with_kept(self, part: Part, kept: np.ndarray) -> Part:
+    def with_kept(self, part: Block, kept: np.ndarray) -> Block:
         """A part of which these rows are left."""
         if kept.all():
             return replace(part, kept=None, kept_file=None)
@@ -187,7 +187,7 @@ class MomentMatrix:
         to_disk(self.folder / name)
         return replace(part, kept=kept, kept_file=name)
 
-    def written(self, table: Any, row_ids: np.ndarray) -> Part:
+    def written(self, table: Any, row_ids: np.ndarray) -> Block:
         """A new part with some rows of the table, in memory for a batch.
 
         Raises:
@@ -237,7 +237,7 @@ class MomentMatrix:
             raise IndexDamagedError(damaged(self.index.path, what))
         return np.ascontiguousarray(vectors)
 
-    def read_part(self, name: str, kept_file: str | None) -> Part:
+    def read_part(self, name: str, kept_file: str | None) -> Block:
         """A part from its files.
 
         Raises:
@@ -261,9 +261,9 @@ class MomentMatrix:
             kept = np.fromfile(self.folder / kept_file, bool)
             if len(kept) != rows:
                 raise ValueError(f"{kept_file} is cut short")
-        return Part(name, vectors.reshape(rows, -1), row_ids, columns, kept, kept_file)
+        return Block(name, vectors.reshape(rows, -1), row_ids, columns, kept, kept_file)
 
-    def read_state(self) -> tuple[list[Any], tuple[Part, ...]]:
+    def read_state(self) -> tuple[list[Any], tuple[Block, ...]]:
         """Version and time of the table that the files were made of, and their parts; or nothing that can be used."""
         known = {(part.name, part.kept_file): part for part in self.parts}
         try:
@@ -274,7 +274,7 @@ class MomentMatrix:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             return [0, None], ()
 
-    def write_state(self, made_of: list[Any], parts: Sequence[Part]) -> None:
+    def write_state(self, made_of: list[Any], parts: Sequence[Block]) -> None:
         """Write what belongs together, then remove what belongs to nothing; who reads removed files keeps them open."""
         state = {"made_of": made_of, "parts": [(part.name, part.kept_file) for part in parts], "place": self.place}
         with caching(self.folder), replacing(self.folder / STATE) as unfinished:
@@ -332,7 +332,7 @@ class MomentMatrix:
         best = [best_rows(queries, part.vectors, number, mask) for part, mask in zip(parts, kept, strict=True)]
         return [self.gathered(parts, [of_part[row] for of_part in best], number) for row in range(len(queries))]
 
-    def gathered(self, parts: Sequence[Part], best: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> pa.Table:
+    def gathered(self, parts: Sequence[Block], best: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> pa.Table:
         """The best rows of all parts, of which each gives scores and places."""
         schema = schema_of([*COLUMNS, "vector"], self.model.dimensions)
         scores = np.concatenate([part for part, _ in best]) if best else np.empty(0, np.float32)

@@ -5,7 +5,7 @@ An index is a LanceDB database:
     models            one row for each model: `key`, `name`, `made_by` (JSON), `dimensions`, `root`, `details` (JSON),
                       `activated` (a number; the largest is the active model), `format`
     moments_<key>     one row for each moment, see `moment_schema`
-    files_<key>       one row for each video file that is done, see `FILES`
+    files_<key>       one row for each video file that is done, see `FILES_SCHEMA`
 
 What belongs to some videos is replaced in one commit, first the moments, then the files: a file that is listed has all
 its moments, and after a kill the others are made again. Rows are merged by their first column, the primary key, so that
@@ -50,7 +50,7 @@ MODEL_SCHEMA = pa.schema(
         *((name, pa.int64()) for name in ("dimensions", "activated", "format")),
     ]
 )
-FILES = pa.schema(
+FILES_SCHEMA = pa.schema(
     [
         primary_key("video"),
         *((name, pa.string()) for name in ("fingerprint", "moments_of", "status", "reason", "failures")),
@@ -268,7 +268,7 @@ class MomentIndex:
             self._write_model(model)
         from lancedb.index import BTree
 
-        tables = (f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)
+        tables = (f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES_SCHEMA)
         for name, schema in tables:
             with _reading(self.path):
                 table = self.database.create_table(name, schema=schema, exist_ok=True)
@@ -314,7 +314,7 @@ class MomentIndex:
         Raises:
             IndexDamagedError: The table is missing or damaged.
         """
-        table = self._table(f"files_{key}", FILES)
+        table = self._table(f"files_{key}", FILES_SCHEMA)
         with _reading(self.path):
             rows = table.to_arrow().to_pylist()
         if wrong := [row for row in rows if not _is_file(row)]:
@@ -357,7 +357,7 @@ class MomentIndex:
         elif is_known:
             table.delete(is_theirs)
         done = self.database.open_table(f"files_{key}")
-        rows = pa.Table.from_pylist([dict(row) for row in files], schema=FILES)
+        rows = pa.Table.from_pylist([dict(row) for row in files], schema=FILES_SCHEMA)
         merge = done.merge_insert("video").when_matched_update_all().when_not_matched_insert_all()
         if gone:
             merge = merge.when_not_matched_by_source_delete(f"video IN ({', '.join(map(quoted, gone))})")

@@ -29,7 +29,7 @@ from .modeling_xml import XMLForMomentRetrieval
 
 Architecture = Literal["xml", "reloclnet", "hero"]
 MomentModel = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
-MODELS: dict[
+TVR_MODELS: dict[
     Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval] | type[HEROForMomentRetrieval]
 ] = {
     "xml": XMLForMomentRetrieval,
@@ -155,7 +155,7 @@ def infer_moment_config(
         raise ValueError(
             f"weights of width {sizes['hidden_size']} do not show how many heads they have; give --num_attention_heads"
         )
-    config_class: Any = MODELS[architecture].config_class
+    config_class: Any = TVR_MODELS[architecture].config_class
     fields = {**sizes, **RELEASED[architecture], "mask_similarity": False}
     config: XMLConfig | ReLoCLNetConfig | HEROConfig = make_config(config_class, **fields, num_attention_heads=heads)
     return config
@@ -189,7 +189,7 @@ def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads
         ):
             size_of(weights, name, 0, 2)  # refuses what is no table
             weights[name] = weights[name][rows]
-    return load_weights(MODELS[architecture], config, weights)
+    return load_weights(TVR_MODELS[architecture], config, weights)
 
 
 def main() -> None:
@@ -197,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
-    parser.add_argument("--arch", choices=sorted(MODELS), required=True)
+    parser.add_argument("--arch", choices=sorted(TVR_MODELS), required=True)
     parser.add_argument("--num_attention_heads", "--num-attention-heads", type=int)
     arguments = parser.parse_args()
     try:

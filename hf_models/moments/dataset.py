@@ -16,14 +16,14 @@ from .configuration_moments import EndConvention, MomentRetrievalConfig
 from .corpus import VideoBatch
 from .spans import SpanPreset, clip_labels
 
-COLUMNS = ("desc_id", "video_id", "duration_seconds", "start_seconds", "end_seconds", "caption")
+QUERY_FIELDS = ("desc_id", "video_id", "duration_seconds", "start_seconds", "end_seconds", "caption")
 
 
 class MomentSplit:
     """The usable queries of a split and the corpus of its videos.
 
     Attributes:
-        rows: the usable queries, `COLUMNS`, in the order given.
+        rows: the usable queries, `QUERY_FIELDS`, in the order given.
         video_ids: the corpus: all videos of the split that have features, sorted.
         targets: `(len(rows),)` int64, the place of each query's video in the corpus.
         num_clips: `(len(video_ids),)` int64, clips of each video that are read.
@@ -31,7 +31,7 @@ class MomentSplit:
         coverage: how much there was, how much is used, and why the rest is not.
 
     Args:
-        rows: one for each query, with `COLUMNS`: `desc_id` is its id, `caption` its text, and the moment lasts from
+        rows: one for each query, of `QUERY_FIELDS`: `desc_id` is its id, `caption` its text, and the moment lasts from
             `start_seconds` to `end_seconds` of the video `video_id` of `duration_seconds`.
         videos: by video id, one row for each clip.
         queries: by desc_id as text, one row for each token.
@@ -54,9 +54,9 @@ class MomentSplit:
         long_videos: Literal["pool", "truncate"],
         clip_seconds: float | None = None,
     ) -> None:
-        missing = sorted({*COLUMNS} - {*rows.columns})
+        missing = sorted({*QUERY_FIELDS} - {*rows.columns})
         if missing:
-            raise ValueError(f"the rows have no column {', '.join(missing)}; there must be {', '.join(COLUMNS)}")
+            raise ValueError(f"the rows have no column {', '.join(missing)}; there must be {', '.join(QUERY_FIELDS)}")
         self.videos, self.queries, self.preset, self.long_videos = videos, queries, preset, long_videos
         self.clip_width = clip_seconds or videos.details.get("clip_seconds", 1.0)
         reasons = {

@@ -74,7 +74,7 @@ def check_mask(name: str, mask: Tensor, features_name: str, features: Tensor) ->
         )
 
 
-def readable_clips(mask: Tensor, config: MomentRetrievalConfig) -> Tensor:
+def readable_clip_mask(mask: Tensor, config: MomentRetrievalConfig) -> Tensor:
     """Which clips the cross-attention may read, `(V, L)` bool, or `(V, L, L)` for a released model with subtitles.
 
     There the mask is the product of both streams' masks. A row of it that is all padding attends to everything, and the

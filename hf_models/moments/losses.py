@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 # Cosines this close are equal but for the order in which a processor or another batch has added them up.
-TIE = 1e-5
+TIE_MARGIN = 1e-5
 
 
 def negative_pairs(target_indices: Tensor) -> Tensor:
@@ -95,14 +95,14 @@ def hardest(scores: Tensor, number: int) -> Tensor:
     """The columns `(N, number)` of the highest scores of each row, a pool that does not hang on their last bits.
 
     A batch holds a video as often as it has queries, and each of its columns may be a rounding error away from the
-    others. Scores of which each is within `TIE` of the next higher one stand in the order of their columns.
+    others. Scores of which each is within `TIE_MARGIN` of the next higher one stand in the order of their columns.
 
     Example:
         >>> hardest(torch.tensor([[0.5, 0.3, 0.3 + 1e-7, 0.1]]), 2).tolist()
         [[0, 1]]
     """
     values, order = scores.sort(descending=True, stable=True)
-    levels = F.pad((values[:, :-1] - values[:, 1:] > TIE).cumsum(1), (1, 0))
+    levels = F.pad((values[:, :-1] - values[:, 1:] > TIE_MARGIN).cumsum(1), (1, 0))
     by_column = torch.zeros_like(order).scatter_(1, order, levels)
     return by_column.argsort(dim=1, stable=True)[:, :number]
 

@@ -69,7 +69,7 @@ class MomentRetrievalOutput(ModelOutput):
 
 
 @dataclass
-class Record:
+class LayerOutputs:
     """What was requested; None for the rest.
 
     Args:
@@ -84,7 +84,7 @@ class Record:
 @contextmanager
 def recording(
     model: PreTrainedModel, *, hidden_states: bool | list[int] | None, attentions: bool | None
-) -> Iterator[Record]:
+) -> Iterator[LayerOutputs]:
     """Record what the layers of a model return while the block runs.
 
     Attention runs in its plain form while its weights are recorded: other implementations do not return them.
@@ -97,7 +97,7 @@ def recording(
     Yields:
         The record, filled when the block ends.
     """
-    record, states, maps, hooks = Record(), [], [], []
+    record, states, maps, hooks = LayerOutputs(), [], [], []
     implementation = model.config._attn_implementation
     for module in model.modules() if hidden_states or attentions else ():
         if hidden_states and isinstance(module, LAYERS):

@@ -14,7 +14,7 @@ from .layers_moments import (
     Stream,
     best_clips,
     clip_scores,
-    readable_clips,
+    readable_clip_mask,
 )
 from .losses import frame_contrastive_loss, video_contrastive_loss
 from .modeling_moments import StreamedRetrievalModel
@@ -51,7 +51,7 @@ class ReLoCLNetForMomentRetrieval(StreamedRetrievalModel):
         middle, deep = [], []
         for index, stream in enumerate(streams):
             other = len(streams) - 1 - index  # itself where it is alone
-            crossed = stream.cross(shallow[index], shallow[other], readable_clips(mask, self.config))
+            crossed = stream.cross(shallow[index], shallow[other], readable_clip_mask(mask, self.config))
             middle.append(stream.middle(crossed, mask))
             deep.append(stream.deep(middle[-1], mask))
         final = torch.stack(deep, 1)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_xml import XMLConfig
-from .layers_moments import AttentionBlock, CrossAttentionBlock, EncodedVideos, Stream, readable_clips
+from .layers_moments import AttentionBlock, CrossAttentionBlock, EncodedVideos, Stream, readable_clip_mask
 from .modeling_moments import StreamedRetrievalModel
 
 
@@ -37,7 +37,7 @@ class XMLForMomentRetrieval(StreamedRetrievalModel):
         for index, stream in enumerate(streams):
             hidden_states = shallow[index]
             if stream.cross is not None:
-                hidden_states = stream.cross(hidden_states, shallow[1 - index], readable_clips(mask, self.config))
+                hidden_states = stream.cross(hidden_states, shallow[1 - index], readable_clip_mask(mask, self.config))
             for layer in stream.deep:
                 hidden_states = layer(hidden_states, mask)
             deep.append(hidden_states)

@@ -24,7 +24,7 @@ from hf_models.checkpoints import load_weights, make_config, opening, read_check
 from hf_models.feature_store import VECTORS
 
 from .configuration_tfcovr import TFCoVRConfig
-from .encoders import build_encoder, encoder_fields, load_encoder
+from .encoders import build_encoder, encoder_fields, load_encoder_weights
 from .modeling_tfcovr import TFCoVRForComposedRetrieval
 from .processing_tfcovr import TFCoVRProcessor
 from .video_processing_aim import AIMVideoProcessor
@@ -86,7 +86,7 @@ def video_source(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"imported_video": made}, {}
     with opening(folder):
         fields = encoder_fields(AutoConfig.from_pretrained(folder), "vision", None)
-        encoder = load_encoder(folder, build_encoder(fields["vision_config"], None, "vision"), "vision")
+        encoder = load_encoder_weights(folder, build_encoder(fields["vision_config"], None, "vision"), "vision")
     return fields, {f"vision_model.{name}": weight for name, weight in encoder.state_dict().items()}
 
 

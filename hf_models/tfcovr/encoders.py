@@ -111,7 +111,7 @@ def encoder_fields(whole: Any, kind: str, class_name: str | None) -> dict[str, A
 
 
 @torch.no_grad()
-def load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
+def load_encoder_weights(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
     """An encoder with the weights of a checkpoint.
 
     Args:

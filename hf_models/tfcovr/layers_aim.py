@@ -345,7 +345,7 @@ def make_pooling(kind: str, hidden_size: int) -> nn.Module:
     return RecurrentPooling(hidden_size) if kind == "gru" else MeanPooling()
 
 
-def make_classifier(hidden_size: int, num_labels: int, label_factors: LabelFactors | None) -> nn.Module:
+def label_head(hidden_size: int, num_labels: int, label_factors: LabelFactors | None) -> nn.Module:
     """A classification head, with small weights at first."""
     head: nn.Module = nn.Linear(hidden_size, num_labels)
     if label_factors is not None:

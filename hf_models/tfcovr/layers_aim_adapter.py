@@ -14,7 +14,7 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPVisionE
 from transformers.utils import ModelOutput
 
 from .configuration_aim_adapter import AIMAdapterConfig
-from .layers_aim import AIMAdapters, drop_path_rates, embed_clips, make_classifier, make_pooling
+from .layers_aim import AIMAdapters, drop_path_rates, embed_clips, label_head, make_pooling
 
 
 @dataclass
@@ -145,7 +145,7 @@ class AIMHead(nn.Module):
         self.dropout = nn.Dropout(config.classifier_dropout)
         size = norm.normalized_shape[0]
         self.pooling = make_pooling(config.temporal_pooling, size)
-        self.classifier = make_classifier(size, config.num_labels, config.label_factors) if config.num_labels else None
+        self.classifier = label_head(size, config.num_labels, config.label_factors) if config.num_labels else None
 
     def forward(self, frames: torch.Tensor, labels: torch.Tensor | None) -> AIMAdapterOutput:
         """Pool and classify.

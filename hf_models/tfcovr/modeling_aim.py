@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_aim import AIMConfig
 from .factored_classifier import FactoredClassifier
-from .layers_aim import AIMEmbeddings, AIMEncoder, interpolate_frames, make_classifier, make_pooling
+from .layers_aim import AIMEmbeddings, AIMEncoder, interpolate_frames, label_head, make_pooling
 
 
 @dataclass
@@ -279,7 +279,7 @@ class AIMForVideoClassification(AIMPreTrainedModel):
         self.num_labels = config.num_labels
         self.aim = AIMModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = make_classifier(config.hidden_size, cast("int", config.num_labels), config.label_factors)
+        self.classifier = label_head(config.hidden_size, cast("int", config.num_labels), config.label_factors)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers

@@ -15,7 +15,7 @@ from .composed_labels import compose_labels, shared_words, words_of_label
 from .configuration_factored_covr import FactoredCoVRConfig
 from .distributed_gather import gather_with_gradient
 from .factored_classifier import FactoredClassifier
-from .layers_aim import make_classifier
+from .layers_aim import label_head
 from .modeling_aim import AIMForVideoClassification
 from .modeling_tfcovr import TFCoVRForComposedRetrieval
 
@@ -58,7 +58,7 @@ class Shown(NamedTuple):
         return (self.combined() / 2).exp()
 
 
-class Asked(NamedTuple):
+class RequestedLabels(NamedTuple):
     """What queries ask for: log-probabilities of labels.
 
     Attributes:
@@ -182,10 +182,10 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         super().__init__(config)
         size, labels = cast("int", config.fused_dim), (cast("int", config.num_trained_labels), config.label_factors)
         self.target_projection = nn.Identity()
-        self.target_classifier = make_classifier(config.video_embed_dim, *labels)
-        self.query_classifier = make_classifier(size, *labels)
+        self.target_classifier = label_head(config.video_embed_dim, *labels)
+        self.query_classifier = label_head(size, *labels)
         words = cast("list[list[str]]", config.label_words)
-        self.word_classifier = cast("FactoredClassifier", make_classifier(config.video_embed_dim, len(words), words))
+        self.word_classifier = cast("FactoredClassifier", label_head(config.video_embed_dim, len(words), words))
         self.word_edit = WordEdit(size, len(config.words))
         self.word_finder = WordFinder(config.word_tokens or [[] for _ in config.words])
         self.post_init()
@@ -317,7 +317,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         embeds, outputs = super()._run_text(input_ids, attention_mask, **options)
         return torch.cat([embeds, self.word_finder(input_ids).to(embeds)], -1), outputs
 
-    def _query_output(self, video: Tensor, text: Tensor, text_embeds: Tensor) -> Asked:
+    def _query_output(self, video: Tensor, text: Tensor, text_embeds: Tensor) -> RequestedLabels:
         label: Tensor = self.query_classifier(self.fusion(video, text))
         embeds = video * self.video_deviation + self.video_mean if self.config.standardize_video else video
         with torch.no_grad():  # what a clip shows is learned from clips alone; queries see it as it is
@@ -330,18 +330,18 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         both = torch.cat([trained, composed + COMPOSED_BIAS], -1)
         odds = odds.log_softmax(-1)[..., None]
         words, taught = ((odds + part.log_softmax(-1)).logsumexp(1) for part in (both, trained))
-        return Asked(label.float().log_softmax(-1), words, taught)
+        return RequestedLabels(label.float().log_softmax(-1), words, taught)
 
     def _target_output(self, video_embeds: Tensor) -> Shown:
         label: Tensor = self.target_classifier(self._in_own_dtype(video_embeds))
         words: Tensor = self.word_classifier(self._standardized(video_embeds))
         return Shown(label.float().log_softmax(-1), words.float().log_softmax(-1))
 
-    def _embeds(self, output: Asked | Shown) -> Tensor:
+    def _embeds(self, output: RequestedLabels | Shown) -> Tensor:
         return output.embeds()
 
     # The loss reads log-probabilities: a probability's root is 0 in float32, without gradient, from 174.7 below 0 on.
-    def _loss(self, query: Asked, target: Shown, target_labels: Tensor | None) -> Tensor:
+    def _loss(self, query: RequestedLabels, target: Shown, target_labels: Tensor | None) -> Tensor:
         if target_labels is None:
             raise ValueError("FactoredCoVR learns from target_labels, the place of each target's label in id2label")
         taught = [query.label, query.trained]

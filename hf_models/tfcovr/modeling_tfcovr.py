@@ -18,7 +18,7 @@ from .encoders import (
     VIDEO_MODEL_TYPES,
     build_encoder,
     encoder_fields,
-    load_encoder,
+    load_encoder_weights,
     pooled_text,
     pooled_vision,
 )
@@ -148,7 +148,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             if AutoConfig.from_pretrained(name_or_path).model_type in COMPOSED_MODEL_TYPES:
                 encoder = getattr(AutoModel.from_pretrained(name_or_path), f"{kind}_model")
             else:
-                encoder = load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
+                encoder = load_encoder_weights(name_or_path, getattr(model, f"{kind}_model"), kind)
             setattr(model, f"{kind}_model", encoder)
         model.eval()
         return model

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Pairs = Literal["adjacent", "all", "positive"]
-Kind = Literal["logistic", "hinge"]
+LossKind = Literal["logistic", "hinge"]
 
 
 def _as_float(*tensors: Tensor) -> list[Tensor]:
@@ -106,7 +106,7 @@ def comp_loss(
     levels: Tensor,
     *,
     pairs: Pairs = "adjacent",
-    kind: Kind = "logistic",
+    kind: LossKind = "logistic",
     scale: float = 1.0,
     margin: float = 0.0,
 ) -> Tensor:

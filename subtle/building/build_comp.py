@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hf_datasets import comp
 from hf_datasets.class_labels import with_labels
-from hf_datasets.comp.annotations import Source, caption_files, offline_actions, read_captioned_videos
+from hf_datasets.comp.annotations import SourceName, caption_files, offline_actions, read_captioned_videos
 from hf_datasets.comp.construction import MULTIPLE, PairConstruction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
@@ -20,10 +20,10 @@ from hf_datasets.records import CaptionedVideo
 from subtle.building.options import BuildCompConfig
 from subtle.run.build import Build
 
-CARD = Path(comp.__file__).with_name("README.md")
+COMP_CARD = Path(comp.__file__).with_name("README.md")
 
 
-def source_of(config: BuildCompConfig) -> Source:
+def annotation_source(config: BuildCompConfig) -> SourceName:
     """Which dataset the annotations are of."""
     if config.dataset != "auto":
         return config.dataset
@@ -53,7 +53,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     build = build or Build(config)
-    source = source_of(config)
+    source = annotation_source(config)
     max_iou = MAX_IOU[source]
     tables, counts = {}, {}
     for split, path in caption_files(Path(config.source)).items():
@@ -66,7 +66,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
     facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in Counter(found).items()}
     return build.write(
         {"source": tables},
-        card=CARD,
+        card=COMP_CARD,
         compare=lambda _: beside_paper(PAPER_COUNTS, disruption_counts(f"{source}_comp", counts)),
         source=Path(config.source).name,
         max_iou=max_iou,

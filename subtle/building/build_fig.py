@@ -15,7 +15,7 @@ from hf_datasets.records import Moment
 from subtle.building.options import BuildFigConfig
 from subtle.run.build import Build
 
-CARD = Path(fig.__file__).with_name("README.md")
+FIG_CARD = Path(fig.__file__).with_name("README.md")
 
 
 def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Moment]) -> CaptionConstruction:
@@ -55,7 +55,7 @@ def main(config: BuildFigConfig, build: Build | None = None) -> int:
     configurations = {"source": moments} | ({"rewritings": rewritings} if rewritings else {})
     return build.write(
         configurations,
-        card=CARD,
+        card=FIG_CARD,
         compare=lambda _: beside_paper(PAPER_COUNTS, counts_of(str(dataset_of(files)), built) if built else {}),
         source=Path(config.source).name,
     )

@@ -20,7 +20,7 @@ from hf_datasets.tfcovr.annotations import source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, frame_of, locate_clips
 from hf_datasets.tfcovr.construction import Collection, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
-from hf_datasets.tfcovr.marks import Marks, read_marks
+from hf_datasets.tfcovr.marks import Additions, read_marks
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pair_review import read_review, write_review
@@ -31,10 +31,10 @@ from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_FEATURES, split_b
 from subtle.building.options import BuildTFCoVRConfig
 from subtle.run.build import Build
 
-CARD = Path(builder.__file__).with_name("README.md")
+TFCOVR_CARD = Path(builder.__file__).with_name("README.md")
 
 
-def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
+def read_clips_and_labels(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
     """The clips with their splits, the labels of their vocabulary, and the rows that were refused."""
     fractions: dict[str, Any] = {
         "validation_fraction": config.validation_fraction,
@@ -55,7 +55,7 @@ def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label]
 
 def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     build = build or Build(config)
-    clips, vocabulary, rejections = read_clips(config)
+    clips, vocabulary, rejections = read_clips_and_labels(config)
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])
     labels = [label for label in vocabulary if label.label_id in present]
@@ -89,7 +89,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     if config.data_dir and not (config.dry_run or build.stopped) and (answers or not pairs):
         unused += check_enough(clips, labels, changes, threshold=threshold).values()
     list(build.passed("labels per split", unused))
-    marked = Marks()
+    marked = Additions()
     if config.marks:
         marked = read_marks(Path(config.marks), clips, Path(str(config.video_dir)).expanduser())
         list(build.passed("marks", [*marked.triplets, *marked.rejections]))
@@ -108,7 +108,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
             | {"train": chain(labeled(rows["train"](), TRIPLET_FEATURES), marked.tables())},
             f"{config.name}-clips": {split: labeled([found.clip_table(split)], CLIP_FEATURES) for split in SPLITS},
         },
-        card=CARD,
+        card=TFCOVR_CARD,
         compare=compare if config.source else None,
         source=config.data_dir or config.source or "the miniature",
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from subtle.building.options import CaptionRewriteConfig
@@ -14,7 +14,6 @@ from subtle.run.data import load_split, with_split
 from subtle.tfcovr.caption_scores import tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    Clip,
     Scored,
     clips_of,
     coverage_of,
@@ -25,11 +24,11 @@ from subtle.tfcovr.captions import (
     sport_of_clip,
 )
 
-COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
-COLUMNS += ("sport", "label", "model", "captions_by")
+REWRITTEN_COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
+REWRITTEN_COLUMNS += ("sport", "label", "model", "captions_by")
 
 
-def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Clip]) -> tuple[pl.DataFrame, str]:
+def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, ClipRow]) -> tuple[pl.DataFrame, str]:
     """The captions of the clips (`clip_id, caption` and perhaps `sport`), and who wrote them."""
     if config.captions is None:
         rows = [(clip_id, caption_of(clip["label"])) for clip_id, clip in clips.items() if clip["label"]]
@@ -43,7 +42,7 @@ def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Cli
     return table, model_of(table, Path(config.captions).name)
 
 
-def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
+def ask_for_rewritings(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
     assert config.split is not None  # `with_split` filled it
     clips = clips_of(config, config.split)
     labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
@@ -86,14 +85,14 @@ def main(config: CaptionRewriteConfig) -> int:
     assert config.split is not None
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
-    found = ask(build, config, queries)
+    found = ask_for_rewritings(build, config, queries)
     return write_scored(
         build,
         found,
         [row | {"caption": row["target_caption"]} for row in found],
         f"{config.dataset_config}, {config.split}, targets",
         file="rewritten.parquet",
-        columns=COLUMNS,
+        columns=REWRITTEN_COLUMNS,
         beside={"the query's caption": tallies(found)},
         captions_by=found[0]["captions_by"] if found else None,
         coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),

@@ -21,8 +21,6 @@ from subtle.building.options import CaptionSelectConfig
 from subtle.run.accelerator import make_accelerator
 from subtle.run.model_folders import check_model_folder
 
-CARD = Path(fig.__file__).with_name("README.md")
-
 
 def load_scorer(config: CaptionSelectConfig) -> Scorer:
     """The trained evaluator; one whose head was never trained is refused."""
@@ -79,10 +77,11 @@ def run(config: CaptionSelectConfig) -> dict[str, int]:
         made = pa.Table.from_pylist(rows, schema=table.to_arrow().schema)
         splits.setdefault(path.name.partition("-")[0], []).append(made)
     total = sum(len(table) for tables in splits.values() for table in tables)
+    card = Path(fig.__file__).with_name("README.md")
     provenance = {"built in": Path(config.build).name, "noise evaluator": config.model}
     tables = {PUBLISHED_FOLDER: splits}
     with writing(Path(config.output_dir)):
-        write_folder(tables, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
+        write_folder(tables, config.output_dir, card=card, provenance=provenance, rejections=rejections)
     judged = total - len(rejections)
     print(
         f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a "

@@ -5,17 +5,16 @@ from typing import Any
 from hf_datasets.builders import write_rejections
 from hf_datasets.drafts import write_text
 from hf_datasets.generation.images import image_parts
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
 from subtle.run.results import write_results
-from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies, write_scored
+from subtle.tfcovr.caption_scores import baselines, figures_of, report_scores, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
-    Clip,
     Scored,
     clips_of,
     coverage_of,
@@ -25,10 +24,10 @@ from subtle.tfcovr.captions import (
     sport_of_clip,
 )
 
-COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
+CAPTION_COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
 
-def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejection:
+def to_caption(config: CaptionWriteConfig, row: ClipRow) -> ClipToCaption | Rejection:
     """A clip as the task takes it, or why it cannot be captioned."""
     label, clip_id = row["label"], row["clip_id"]
     sport = sport_of_clip(clip_id, label, config)
@@ -39,7 +38,7 @@ def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejecti
     return ClipToCaption(clip_id, sport, label)
 
 
-def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> list[Scored]:
+def ask_for_captions(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> list[Scored]:
     """The captions of clips, each with its score."""
     asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
     if not asked:
@@ -75,13 +74,13 @@ def main(config: CaptionWriteConfig) -> int:
         clips = {clip_id: clip for clip_id, clip in clips.items() if clip_id in asked}
     if config.captions:
         return score_tables(build, config, clips)
-    found = ask(build, config, clips)
+    found = ask_for_captions(build, config, clips)
     title = f"{config.dataset_config}, {config.split}"
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
-    return write_scored(build, found, found, title, file="captions.parquet", columns=COLUMNS, coverage=coverage)
+    return write_scored(build, found, found, title, file="captions.parquet", columns=CAPTION_COLUMNS, coverage=coverage)
 
 
-def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
+def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, ClipRow]) -> int:
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)
@@ -102,7 +101,7 @@ def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip
     build.show()
     labels = [clip["label"] for clip in clips.values() if clip["label"]]
     lines = systems | baselines(labels)
-    text = report(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    text = report_scores(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
     with build.draft() as draft:
         write_rejections(draft, build.rejections)
         write_text(draft / "table.md", text)

@@ -24,7 +24,7 @@ from hf_datasets.tfcovr.construction import release_collection
 from hf_datasets.tfcovr.statistics import counts_of as tfcovr_counts
 from hf_datasets.video import VideoError
 
-Record = TypeVar("Record")
+Accepted = TypeVar("Accepted")
 RELEASE = "TF-CoVR, release"
 
 
@@ -72,7 +72,7 @@ class Part:
             self.problems.append(str(error))
         return self
 
-    def accepted(self, records: Iterable[Record | Rejection]) -> Iterator[Record]:
+    def accepted(self, records: Iterable[Accepted | Rejection]) -> Iterator[Accepted]:
         """Count the rejections.
 
         Yields:
@@ -147,7 +147,7 @@ def comp(data_dir: Path) -> list[Part]:
             files = comp_annotations.caption_files(folder)
         except FileNotFoundError:
             continue
-        sources.append(Part(f"captions in {folder.name}").read(partial(_captions, folder, files)))
+        sources.append(Part(f"captions in {folder.name}").read(partial(_comp_captions, folder, files)))
     if not sources:
         sources = [
             Part("captions", missing=["train.json and val*.json of ActivityNet-Captions or YouCook2, for build"])
@@ -167,9 +167,9 @@ def _comp_release(data_dir: Path, source: str, part: Part) -> None:
     part.counts = disruption_counts(part.name, types)
 
 
-def _captions(folder: Path, files: dict[str, Path], part: Part) -> None:
+def _comp_captions(folder: Path, files: dict[str, Path], part: Part) -> None:
     part.files, part.folder = sorted(set(files.values())), folder
-    source: comp_annotations.Source = "youcook2" if "youcook2" in folder.name.lower() else "activitynet"
+    source: comp_annotations.SourceName = "youcook2" if "youcook2" in folder.name.lower() else "activitynet"
     for split, path in files.items():
         videos = list(part.accepted(comp_annotations.read_captioned_videos(path, source, split)))
         part.counts[f"{source}/{split}"] = {"videos": len(videos), "events": sum(len(video.events) for video in videos)}

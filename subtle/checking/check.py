@@ -19,12 +19,12 @@ from subtle.run.printing import show, show_beside_paper
 from subtle.run.results import write_results
 
 READ = {"tfcovr": annotations.tfcovr, "comp": annotations.comp, "fig": annotations.fig}
-COUNTS = {"tfcovr": TFCOVR_COUNTS, "comp": COMP_COUNTS, "fig": FIG_COUNTS}
+COUNTS_OF_PAPERS = {"tfcovr": TFCOVR_COUNTS, "comp": COMP_COUNTS, "fig": FIG_COUNTS}
 SHOWN = 3
 """Examples of what is wrong, beside their number."""
 
 
-def examples(found: Sequence[Any]) -> str:
+def count_with_examples(found: Sequence[Any]) -> str:
     """How many there are, and the first ones."""
     return f"{len(found):,}" + (
         f": {', '.join(map(str, found[:SHOWN]))}{', ...' * (len(found) > SHOWN)}" if found else ""
@@ -34,7 +34,7 @@ def examples(found: Sequence[Any]) -> str:
 def show_parts(parts: Iterable[Part]) -> None:
     """Print which files are there, which are not, and what cannot be used of them."""
     for part in parts:
-        print(f"\n{part.name}: files {examples([path.name for path in part.files])}")
+        print(f"\n{part.name}: files {count_with_examples([path.name for path in part.files])}")
         for name in part.missing:
             print(f"  missing: {name}")
         for problem in part.problems:
@@ -74,10 +74,10 @@ def show_videos(found: Mapping[str, Videos], parts: Parts, odd: Mapping[str, lis
         print(f"damaged: {why}")
     for what, paths in odd.items():
         if paths:
-            print(f"{what}: {examples(paths)}")
+            print(f"{what}: {count_with_examples(paths)}")
 
 
-def verdict(step: Step, part: Part | None, videos: Videos | None) -> str:
+def can_be_filled(step: Step, part: Part | None, videos: Videos | None) -> str:
     """Whether a table can be filled."""
     if part is None or not part.items:
         return "no: its annotations are missing"
@@ -97,7 +97,7 @@ def tables(paper: Paper, config: CheckConfig, parts: Parts, found: Mapping[str, 
         part = next((one for name, one in parts.items() if name.startswith(step.part)), None)
         folder = shlex.quote(str(part.folder if part and part.folder else config.data_dir))
         command = step.command.format(data=data, annotations=folder)
-        can = verdict(step, part, found.get(part.name) if part else None)
+        can = can_be_filled(step, part, found.get(part.name) if part else None)
         rows.append({"rows": step.rows, "can be filled": can, "GPU hours": step.hours, "command": command})
         hours = f", about {step.hours:.1f} GPU hours" if step.hours else ""
         print(f"{step.rows}: {can}{hours}\n    {command}")
@@ -123,7 +123,7 @@ def main(paper: Paper, config: CheckConfig) -> int:
     parts = {part.name: part for part in READ[paper](data_dir)}
     show_parts(parts.values())
     here = {of: counts for part in parts.values() for of, counts in part.counts.items()}
-    compared = beside_paper(COUNTS[paper], here)
+    compared = beside_paper(COUNTS_OF_PAPERS[paper], here)
     show_beside_paper(compared)
     folder = Folder(config.video_dir) if config.video_dir else None
     found = {name: folder.look(part.items) for name, part in parts.items() if part.items} if folder else {}

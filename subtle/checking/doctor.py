@@ -24,7 +24,7 @@ from subtle.checking.options import DoctorConfig
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import versions
 from subtle.train.finetune_vlm import FinetuneVLM
-from subtle.train.noise_evaluator import NoiseEvaluator
+from subtle.train.noise_evaluator import NoiseEvaluatorTraining
 from subtle.train.options import (
     FinetuneVLMConfig,
     NoiseEvaluatorConfig,
@@ -172,10 +172,10 @@ def run_of(name: str, folder: Path, **options: Any) -> tuple[type[Any], Any]:
     return FinetuneVLM, FinetuneVLMConfig(**few, model=str(tiny), lora_dropout=0.0, max_triplets=ROWS * STEPS)
 
 
-RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "noise_evaluator", "finetune_vlm")
+CHECKED_RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "noise_evaluator", "finetune_vlm")
 
 
-class FewMoments(NoiseEvaluator):
+class FewMoments(NoiseEvaluatorTraining):
     """Decodes no more moments than it trains on."""
 
     def load_examples(self) -> Any:
@@ -196,7 +196,7 @@ def trained_losses(
     """The losses of ten steps of a recipe, and the clips or texts that a second trains, the first step left out.
 
     Args:
-        name: Of `RECIPES`.
+        name: Of `CHECKED_RECIPES`.
         device: auto, cpu or cuda.
         precision: As `--mixed_precision`.
         adjust: Changes the run before it trains.
@@ -236,7 +236,7 @@ def check_training(config: DoctorConfig) -> Iterator[Check]:
     """Each recipe on the device and in bfloat16, against the processor in 32 bits."""
     on_gpu = config.device != "cpu" and torch.cuda.is_available()
     others = [("cuda", "no"), ("cuda", "bf16")] if on_gpu else [("cpu", "bf16")]
-    for name in RECIPES:
+    for name in CHECKED_RECIPES:
         expected: list[float] | None = None  # of the first run, on the processor
         for device, precision in (("cpu", "no"), *others):
             label = f"train {name}, {device}, {'float32' if precision == 'no' else precision}"

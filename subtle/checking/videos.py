@@ -14,9 +14,9 @@ from hf_datasets.long_videos import damage_of
 from hf_datasets.video import VideoStore
 from hf_datasets.video.frame_folder import is_frame
 
-UNFINISHED = (".part", ".ytdl", ".crdownload", ".download", ".partial", ".aria2", ".tmp")
+UNFINISHED_DOWNLOADS = (".part", ".ytdl", ".crdownload", ".download", ".partial", ".aria2", ".tmp")
 """Extensions of downloads that have not ended."""
-PICTURE = re.compile(r"\.(?:jpe?g|png|bmp|webp|tiff?)$", re.IGNORECASE)
+PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|bmp|webp|tiff?)$", re.IGNORECASE)
 THREADS = 8
 
 
@@ -81,7 +81,7 @@ class Folder:
         lost = dict.fromkeys(ids for ids, path in zip(items, paths, strict=True) if not path)
         found.ambiguous = list(dict.fromkeys(one for ids in lost for one in ids if one in several))
         found.missing = list(dict.fromkeys(ids[-1] for ids in lost if not several.intersection(ids)))
-        found.gigabytes = sum(map(size_of, found.found)) / 1e9
+        found.gigabytes = sum(map(video_bytes, found.found)) / 1e9
         return found
 
     def open(self, paths: Iterable[Path]) -> None:
@@ -95,8 +95,8 @@ class Folder:
         """Downloads that have not ended, and folders of pictures that are not numbered as frames are."""
         unfinished, unnamed = [], []
         for folder, _, names in os.walk(self.store.root):
-            unfinished += [str(Path(folder, name)) for name in names if name.endswith(UNFINISHED)]
-            pictures = [name for name in names if PICTURE.search(name)]
+            unfinished += [str(Path(folder, name)) for name in names if name.endswith(UNFINISHED_DOWNLOADS)]
+            pictures = [name for name in names if PICTURE_FILE.search(name)]
             if pictures and not any(map(is_frame, names)):
                 unnamed.append(f"{folder} ({min(pictures)})")
         return {
@@ -105,6 +105,6 @@ class Folder:
         }
 
 
-def size_of(path: Path) -> int:
+def video_bytes(path: Path) -> int:
     """Bytes of a file, or of the frames in a folder."""
     return sum(one.stat().st_size for one in path.iterdir()) if path.is_dir() else path.stat().st_size

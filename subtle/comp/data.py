@@ -99,7 +99,7 @@ def readable(pairs: list[Counterfactual], num_workers: int) -> tuple[list[Counte
     return kept, rejections
 
 
-def load_clips(name: str, config_name: str, *, size: int) -> tuple[Dataset, dict[str, int]]:
+def clips_to_stack(name: str, config_name: str, *, size: int) -> tuple[Dataset, dict[str, int]]:
     """Short clips to stack by `size` for CompPretrain, and how many there are and have a video and a caption."""
     clips = load_dataset(name, config_name, split="train")
     if missing := [column for column in ("video", "caption") if column not in clips.column_names]:

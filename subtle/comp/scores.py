@@ -15,11 +15,12 @@ from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import Encoder
 from hf_models.retrieval import recall_both_ways
 from subtle.run.batches import batched
+from subtle.run.intervals import CONFIDENCE
 from subtle.run.metric_loading import load_metric
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
 
-COLUMNS = {
+HEADINGS = {
     "accuracy/temporal_reorder": "temporal reorder",
     "accuracy/action_replace": "action replace",
     "accuracy/segment_mismatch": "segment mismatch",
@@ -39,9 +40,9 @@ RETRIEVAL = {
     for name, short in (("recall@1", "R@1"), ("recall@5", "R@5"), ("recall@10", "R@10"), ("median_rank", "MdR"))
 }
 """The columns of what is measured by retrieval alone."""
-LABELS = {"captioning": "VidCLIP + captioning loss (VideoCoCa-like)"}
+ROW_LABELS = {"captioning": "VidCLIP + captioning loss (VideoCoCa-like)"}
 """What a row of the table is called where its name is too short."""
-CHANCE = {
+CHANCE_LEVELS = {
     "classic_vle": "50.0",
     "strict_vle": "<= 25.0",
     "text_score": "25.0",
@@ -52,7 +53,6 @@ CLIP_SCALE = 100.0
 """What CLIP's cosines are multiplied by before a softmax."""
 TIE = 1e-6
 """Similarities, or their shares, this close differ by rounding."""
-CONFIDENCE = 0.95
 """Level of the intervals of the scores of pairs; pairs of one video are drawn together."""
 OF_PAIRS = ("text_score", "video_score", "group_score")
 
@@ -207,15 +207,15 @@ def show_scores(results: dict[str, dict[str, Any]], title: str) -> None:
         ]
         show(["model", *RETRIEVAL.values()], cells, title)
         return
-    shown = [name for name in COLUMNS if any(name in row for row in results.values())]
+    shown = [name for name in HEADINGS if any(name in row for row in results.values())]
     cells = [
-        [LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown)]
+        [ROW_LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown)]
         for model, row in results.items()
     ]
     kinds = sum(name.startswith("accuracy/") for name in shown)
-    chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
+    chance = CHANCE_LEVELS | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
     cells.append(["chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown)])
-    show(["model", *(COLUMNS[name] for name in shown)], cells, title)
+    show(["model", *(HEADINGS[name] for name in shown)], cells, title)
 
 
 def draw_confidence(models: list[str], columns: dict[str, list[Any]]) -> Figure:
@@ -227,7 +227,7 @@ def draw_confidence(models: list[str], columns: dict[str, list[Any]]) -> Figure:
         models: The names of the models.
         columns: Of all rows `disruption_type`, and of each model `MODEL/positive` and `MODEL/negative`.
     """
-    kinds = [name.partition("/")[2] for name in COLUMNS if name.partition("/")[2] in columns["disruption_type"]]
+    kinds = [name.partition("/")[2] for name in HEADINGS if name.partition("/")[2] in columns["disruption_type"]]
     figure = Figure(figsize=(1.5 + 0.6 * (len(models) + 1) * len(kinds), 3.5), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(models)
@@ -239,7 +239,7 @@ def draw_confidence(models: list[str], columns: dict[str, list[Any]]) -> Figure:
         axes.bar([at + place * width for at in range(len(kinds))], heights, width, label=model)
     axes.axhline(0.5, color="gray", linewidth=0.8)
     ticks = [at + 0.4 - width / 2 for at in range(len(kinds))]
-    axes.set_xticks(ticks, [COLUMNS[f"accuracy/{kind}"] for kind in kinds])
+    axes.set_xticks(ticks, [HEADINGS[f"accuracy/{kind}"] for kind in kinds])
     axes.set(ylabel="confidence in the text that fits", ylim=(0, 1))
     axes.legend()
     return figure

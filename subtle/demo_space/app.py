@@ -18,7 +18,7 @@ from hf_models.encoders.tfcovr import TFCoVREncoder
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
 from subtle.service.media import Media
-from subtle.service.searching import MomentSearch, spread
+from subtle.service.searching import MomentSearch, evenly_chosen
 
 if TYPE_CHECKING:
     from subtle.service.page import Page
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 LIMITS: dict[str, Any] = {"max_upload_seconds": 20.0, "max_upload_bytes": 50_000_000}
 
 
-def load_encoder(name: str, revision: str | None, code: str) -> TFCoVREncoder:
+def load_published_encoder(name: str, revision: str | None, code: str) -> TFCoVREncoder:
     """The model, if its code is what the page was published with.
 
     Raises:
@@ -51,7 +51,7 @@ def code_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def vectors_of(encoder: Encoder, folder: Path) -> FeatureStore:
+def open_vectors(encoder: Encoder, folder: Path) -> FeatureStore:
     """What the model makes of the clips, by their ids, so that the page starts within a minute.
 
     Raises:
@@ -116,7 +116,7 @@ class GallerySearch(MomentSearch):
         """See `MomentSearch`."""
         wanted = words[:200].lower().split()
         found = [row for row in self.rows if all(word in f"{row['label']} {row['video']}".lower() for word in wanted)]
-        return spread(found, number), len(found)
+        return evenly_chosen(found, number), len(found)
 
     def count(self) -> int:
         """See `MomentSearch`."""
@@ -146,10 +146,10 @@ def make_page(folder: Path, settings: dict[str, Any]) -> "Page":
     os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
     from subtle.service.page import Page  # imports gradio, which reads the environment
 
-    encoder = load_encoder(settings["model"], settings["revision"], settings["code"])
+    encoder = load_published_encoder(settings["model"], settings["revision"], settings["code"])
     clips, files = load_clips(settings["dataset"], settings["revision"], settings["split"], folder / "videos")
     media = Media(files.__getitem__, folder, **LIMITS)
-    vectors = vectors_of(encoder, HERE / "vectors")
+    vectors = open_vectors(encoder, HERE / "vectors")
     return Page(GallerySearch(encoder, media, clips, vectors, Path(settings["model"]).name))
 
 

@@ -88,10 +88,10 @@ def embed_texts(
 def run(config: EmbedConfig) -> dict[str, Any]:
     """Fill the two stores; returns the coverage."""
     with running(config, device=config.device, num_decoders=config.num_workers):
-        return embed(config)
+        return embed_dataset(config)
 
 
-def embed(config: EmbedConfig) -> dict[str, Any]:
+def embed_dataset(config: EmbedConfig) -> dict[str, Any]:
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     if config.import_from and accelerator.is_main_process:

@@ -1,7 +1,7 @@
 """Encode videos by second and captions by token, so that moment retrieval reads no videos."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from datasets import DatasetDict
 from transformers.utils.logging import disable_progress_bar
@@ -18,9 +18,9 @@ from subtle.run.data import open_dataset
 from subtle.run.encoded_data import digests_of_moments, remember_encoded
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import write_results
+from subtle.run.shared_config import Granularity
 
 BATCHES_PER_SHARD = 16
-GRANULARITIES = ("fine", "coarse")
 VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"
 VIDEO_COLUMNS = ("video_id", "video", "duration_seconds")
 
@@ -47,10 +47,10 @@ def embed_captions(
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     """Fill the stores; returns the coverage."""
     with running(config, device=config.device, num_decoders=config.num_workers):
-        return embed(config)
+        return embed_videos_and_captions(config)
 
 
-def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
+def embed_videos_and_captions(config: EmbedMomentsConfig) -> dict[str, Any]:
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
@@ -76,21 +76,21 @@ def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
     )
     if accelerator.is_main_process:
         text = TokenEncoder(config.text_model)
-        for granularity in GRANULARITIES:
+        for granularity in get_args(Granularity):
             store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
             text.model.to(accelerator.device)
             covered[granularity] = embed_captions(moments, granularity, text, store, config)
         counts = {"videos": covered["encoded"]}
         write_results(output_dir, counts, config=config, seed=config.seed, coverage=covered)
-        report(covered, output_dir)
+        print_coverage(covered, output_dir)
     accelerator.wait_for_everyone()
     return covered
 
 
-def report(covered: dict[str, Any], output_dir: Path) -> None:
+def print_coverage(covered: dict[str, Any], output_dir: Path) -> None:
     print(f"{output_dir}: {covered['encoded']:,} of {covered['videos']:,} videos")
     print_missing(covered, "videos", output_dir)
-    for granularity in GRANULARITIES:
+    for granularity in get_args(Granularity):
         found = covered[granularity]
         print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
 

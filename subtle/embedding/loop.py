@@ -11,12 +11,12 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from tqdm import tqdm
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from hf_models.feature_store import FeatureStore
 from subtle.run.data import missing_by_reason
 from subtle.run.shards import encode_on_ray
 
-Clip = Mapping[str, Any]
 Batch = tuple[Sequence[str], Tensor | Sequence[Tensor]]
 """Ids, and what is stored under each."""
 
@@ -38,8 +38,8 @@ class Work:
     timeout_seconds: float = 60.0
 
 
-def read_clips(
-    clips: Iterable[Clip],
+def read_clip_frames(
+    clips: Iterable[ClipRow],
     num_frames: int,
     failures: dict[str, str],
     work: Any,
@@ -101,7 +101,7 @@ def fill(
 
 
 def embed_videos(
-    videos: Sequence[Clip],
+    videos: Sequence[ClipRow],
     columns: Sequence[str],
     worker: str,
     encode: Callable[[list[Any], dict[str, str]], Iterable[Batch]],

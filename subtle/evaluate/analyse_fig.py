@@ -17,7 +17,7 @@ from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import LEAST_ANSWERS, aggregate, read_answers, write_forms
+from subtle.fig.user_study import LEAST_ANSWERS, aggregate, read_answer_files, write_forms
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
 from subtle.run.printing import show_beside_paper
@@ -87,7 +87,7 @@ def compare(data: DatasetDict, kinds: pl.DataFrame, tables: dict[str, Any], conf
     return beside_paper(PAPER_COUNTS, counts)
 
 
-def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
+def print_statistics(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
     console = Screen()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
@@ -147,7 +147,7 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyzeFIGConfig,
         print(f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}")
 
 
-def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
+def run(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Tables 1 and 2, the plots, and with --user_study the forms."""
     if config.release is not None:
         found: dict[str, Any] = {
@@ -166,7 +166,7 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
         for granularity in GRANULARITIES
     }
     tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps)}
-    show(tables, config)
+    print_statistics(tables, config)
     compared = compare(data, kinds, tables, config)
     show_beside_paper(compared)
     output_dir = Path(config.output_dir)
@@ -188,7 +188,7 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Table 3."""
     folder = Path(str(config.answers))
-    kinds, files = read_answers(folder)
+    kinds, files = read_answer_files(folder)
     results, total = aggregate(kinds, files)
     left_out = len(kinds) - sum(result.items for result in results.values())
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
@@ -210,4 +210,4 @@ def main(config: AnalyzeFIGConfig) -> None:
     if config.answers:
         add_up(config)
     else:
-        analyze(config)
+        run(config)

@@ -60,25 +60,25 @@ def clip_statistics(clips: Dataset) -> dict[str, Any]:
     }
 
 
-def spread(summary: dict[str, float | None], digits: int = 2) -> str:
+def range_text(summary: dict[str, float | None], digits: int = 2) -> str:
     """Smallest, mean and largest value; "unknown" where there is none."""
     if summary["mean"] is None:
         return "unknown"
     return f"{summary['minimum']:.{digits}f} / {summary['mean']:.2f} / {summary['maximum']:.{digits}f}"
 
 
-def show(tables: dict[str, Any]) -> None:
+def print_counts(tables: dict[str, Any]) -> None:
     """Print the statistics of rows and clips, a line per split."""
     console = Screen(width=None if sys.stdout.isatty() else 120)
     first = Table("split", "rows", "query clips", "label pairs", "texts", "targets", "words of a text")
     for name, split in tables["rows"].items():
         counts = (f"{split[key]:,}" for key in ("rows", "query_clips", "label_pairs", "texts"))
-        first.add_row(name, *counts, spread(split["targets"], 0), spread(split["words"], 0))
+        first.add_row(name, *counts, range_text(split["targets"], 0), range_text(split["words"], 0))
     console.print(first)
     second = Table("split", "clips", "videos", "labels", "seconds of a clip")
     for name, split in tables["clips"].items():
         counts = (f"{split[key]:,}" for key in ("clips", "videos", "labels"))
-        second.add_row(name, *counts, spread(split["seconds"]))
+        second.add_row(name, *counts, range_text(split["seconds"]))
     console.print(second)
     console.print("targets, words and seconds: smallest / mean / largest")
     for name, groups in tables["held_out"].items():
@@ -109,7 +109,7 @@ def show_pairs(found: dict[str, Any], model: str) -> None:
             print(f"only by {name}, {reason}: {texts} (cosine {row['cosine']:.2f}, attributes {row['attributes']:.2f})")
 
 
-def draw(rows: DatasetDict, clips: Dataset) -> dict[str, Figure]:
+def figures_by_file(rows: DatasetDict, clips: Dataset) -> dict[str, Figure]:
     """Name of a file -> figure. Targets are those of validation and test: a training triplet has one."""
     queries = [split for name, split in rows.items() if name != "train"] or list(rows.values())
     texts = concatenate_datasets(list(rows.values()))
@@ -124,7 +124,7 @@ def draw(rows: DatasetDict, clips: Dataset) -> dict[str, Figure]:
     }
 
 
-def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
+def run(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
     """Print the statistics of every split, and write them with the plots."""
     comparison: PairComparison | None = None
     if config.similarity_model:
@@ -140,7 +140,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         "words": statistics.modification_lexicon(every_row).head(TOP_WORDS).to_dicts(),
         "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
     }
-    show(tables)
+    print_counts(tables)
     if comparison and config.similarity_model:
         tables["label_pairs"] = comparison.summary()
         show_pairs(tables["label_pairs"], config.similarity_model)
@@ -149,7 +149,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         compared = beside_paper(statistics.PAPER_COUNTS, statistics.counts_of(rows, every_clip))
     show_beside_paper(compared)
     folder = Path(config.output_dir)
-    figures = draw(rows, every_clip)
+    figures = figures_by_file(rows, every_clip)
     with replacing_files(folder) as draft:
         for name, figure in figures.items():
             with writing(folder / name):
@@ -166,4 +166,4 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
 
 
 def main(config: AnalyzeTFCoVRConfig) -> None:
-    analyze(config)
+    run(config)

@@ -32,7 +32,7 @@ COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
 OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
 """What `vidclip.py` calls the objective, where it is another name."""
 COCA_WEIGHT = 2.0
-CONFIDENCE = "confidence.png"
+CONFIDENCE_PLOT = "confidence.png"
 """VideoComp's Figure 4."""
 SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
 """The options of `vidclip.py` that are given here, too."""
@@ -49,7 +49,7 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
         objective = ["--objective", OBJECTIVES.get(name, name)]
         start = pretrain(config) if name == COMP_PRETRAIN else None
         for seed in config.seeds:
-            training = training_config(config, [*file, *objective])
+            training = vidclip_config(config, [*file, *objective])
             training.model = start or training.model
             training.captioning_weight = training.captioning_weight or COCA_WEIGHT if name == CAPTIONING else 0.0
             training.seed, training.output_dir = seed, f"{config.runs_dir}/{name}/{seed}"
@@ -66,7 +66,7 @@ def pretrain(config: EvaluateCompConfig) -> str:
     return f"{training.output_dir}/model"
 
 
-def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
+def vidclip_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
     """How `vidclip.py` trains with these arguments; the data that only its file names are also those to measure on."""
     training = parse_config(VidCLIPRunConfig, None, arguments)
     adopt(config, [training], ContrastConfig.__dataclass_fields__)
@@ -75,7 +75,7 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
 
 
 @dataclass
-class Measured:
+class EvaluationData:
     """What is measured: the rows and pairs of each draw, what was left out, how many there are; or a retrieval."""
 
     draws: list[tuple[list[dict[str, Any]], list[Counterfactual]]]
@@ -84,15 +84,15 @@ class Measured:
     retrieval: list[tuple[Span, str]] | None = None
 
 
-def load(config: EvaluateCompConfig) -> Measured:
+def load_evaluation_data(config: EvaluateCompConfig) -> EvaluationData:
     """The rows of the dataset with the pairs among them, the pairs of a user's table, or a retrieval benchmark."""
     if config.retrieval:
         folders = config.data_dir, config.video_dir
         described, rejections, coverage = load_retrieval(config.retrieval, *folders, num_workers=config.num_workers)
-        return Measured([([], [])], coverage, rejections, described)
+        return EvaluationData([([], [])], coverage, rejections, described)
     if config.pairs:
         pairs, rejections, coverage = load_pairs(config.pairs, config.video_dir, num_workers=config.num_workers)
-        return Measured([([], pairs)], coverage, rejections)
+        return EvaluationData([([], pairs)], coverage, rejections)
     assert config.split is not None  # `with_split` filled it
     by_draw = [
         load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
@@ -103,7 +103,7 @@ def load(config: EvaluateCompConfig) -> Measured:
     if config.max_queries is not None:
         coverage["drawn"] = sum(len(rows) for rows, _ in by_draw)
     coverage |= {f"counterfactual {what}": sum(counts[what] for _, counts in found) for what in found[0][1]}
-    return Measured([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
+    return EvaluationData([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Outcome:
     signature: str
 
 
-def measure(scores: list[Scores], encoder: Encoder, threshold: float | None = None) -> Outcome:
+def measure_draws(scores: list[Scores], encoder: Encoder, threshold: float | None = None) -> Outcome:
     """Measure a model over several draws of the pairs."""
     measured = [score(encoder, threshold=threshold, progress=True) for score in scores]
     similarities = [pair for draw in measured for pair in draw.pop("similarities")]
@@ -131,11 +131,11 @@ def measure(scores: list[Scores], encoder: Encoder, threshold: float | None = No
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> metrics."""
     if config.vidclip_config:
-        training_config(config, [config.vidclip_config])
+        vidclip_config(config, [config.vidclip_config])
     config = config if config.pairs or config.retrieval else with_split(config)
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
-    data = load(config)
+    data = load_evaluation_data(config)
     scoring: dict[str, Any] = {
         "batch_size": config.batch_size,
         "retrieval": data.retrieval if config.score == "embedding" else (),  # a decoder takes a pass for every pair
@@ -160,7 +160,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         options = {"score": config.score} if config.score != "embedding" else {}
         encoder = load_encoder(path, accelerator.device, config.num_frames, options=options)
         thresholds[run_name] = fitting.fit_threshold(encoder) if fitting else None
-        outcome = measure(scores, encoder, thresholds[run_name])
+        outcome = measure_draws(scores, encoder, thresholds[run_name])
         by_seed.setdefault(name, []).append(outcome.metrics)
         intervals[run_name] = outcome.intervals
         for text in ("positive", "negative"):
@@ -173,8 +173,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
                 pq.write_table(pa.table(table_of), draft / file)
         if rows and config.score == "embedding":
             figure = draw_confidence(list(thresholds), columns)
-            with writing(output_dir / CONFIDENCE):
-                figure.savefig(draft / CONFIDENCE, dpi=150)
+            with writing(output_dir / CONFIDENCE_PLOT):
+                figure.savefig(draft / CONFIDENCE_PLOT, dpi=150)
         write_rejections(draft, [("retrieval" if config.retrieval else "pairs", one) for one in data.rejections])
         write_results(
             draft,
@@ -187,11 +187,11 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
             thresholds=thresholds,
             signature=outcome.signature,
         )
-    show_scores(results, title_of(config, data.coverage))
+    show_scores(results, table_title(config, data.coverage))
     return results
 
 
-def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
+def table_title(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
     """What was measured, and how much was left out."""
     left_out = coverage["rows"] - coverage["used"]
     if config.pairs or config.retrieval:

@@ -25,21 +25,21 @@ from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
 from subtle.mteb.encoders import OurEncoder, RandomEncoder
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
-from subtle.run.printing import show
+from subtle.run.printing import percent, show
 from subtle.run.results import write_results
 
 MEASURED = [kind for kind in ENCODERS if kind not in {"aim", "xclip", "pe_video", "vjepa2"}]
 """What reads texts and compares by the cosine."""
 HALVES = {"text-only": "text", "video-only": "video"}
-SHOWN = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
+SHOWN_SCORES = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
 
 
-def load_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
+def load_mteb_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     """A model of ours, of sentence-transformers, or what mteb needs to load one that it knows."""
     if name in MODEL_REGISTRY and not Path(name).exists():
         return mteb.get_model_meta(name)
     if (Path(name) / "modules.json").is_file() and (config.as_sentence_transformer or model_type(name) not in MEASURED):
-        return load_sentence_transformer(name, config, device)
+        return wrap_sentence_transformer(name, config, device)
     check_model_folder(name)
     kind = model_type(name)
     if kind in MEASURED:
@@ -58,7 +58,7 @@ def model_type(folder: str) -> str | None:
     return kind
 
 
-def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: Any) -> Any:
+def wrap_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     """A model of sentence-transformers as mteb wraps it, with a hash of its weights as revision."""
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
     from sentence_transformers import SentenceTransformer
@@ -75,9 +75,9 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     return wrapped
 
 
-def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
+def models_and_baselines(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
     """Models and baselines by the name of their row."""
-    found = {name: load_model(model, config, device) for name, model in short_names(config.models).items()}
+    found = {name: load_mteb_model(model, config, device) for name, model in short_names(config.models).items()}
     ours = next((model for model in found.values() if isinstance(model, OurEncoder)), None)
     for baseline in config.baselines:
         options = {"num_workers": config.num_workers, "parts": HALVES.get(baseline, "both")}
@@ -99,7 +99,7 @@ def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
     return task
 
 
-def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, Any]:
+def task_scores(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, Any]:
     """The scores of a model on a task: those that are there, or else measured now."""
     meta: Any = meta_of(model)
     folder = Path(config.output_dir, "mteb", "results", meta.name.replace("/", "__").replace(" ", "_"))
@@ -131,7 +131,7 @@ def show_task(task: Any, results: dict[str, dict[str, Any]]) -> None:
     """Print one task: composed retrieval with two lines per model, the query's own clip left out and kept."""
     title = f"{task.metadata.name}, %"
     if not isinstance(task, ComposedRetrieval):
-        shown = [name for name in SHOWN if any(name in scores for scores in results.values())]
+        shown = [name for name in SHOWN_SCORES if any(name in scores for scores in results.values())]
         cells = [[name, *(percent(scores.get(column)) for column in shown)] for name, scores in results.items()]
         show(["model", *shown], cells, title)
         return
@@ -149,10 +149,6 @@ def show_task(task: Any, results: dict[str, dict[str, Any]]) -> None:
     show(["model", *titles, "own clip first"], cells, title)
 
 
-def percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2f}"
-
-
 def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
     """Measure all models on all tasks and write everything; returns the scores by model."""
     if "none" in config.baselines:
@@ -160,14 +156,14 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
     output_dir = Path(config.output_dir)
     device = make_accelerator(config.device, output_dir).device
     tasks = [open_task(name, config) for name in config.tasks]
-    models = systems(config, device)
+    models = models_and_baselines(config, device)
     figures: dict[str, dict[str, float]] = {name: {} for name in models}
     for task in tasks:
         results = {}
         for name, model in models.items():
             if name in HALVES and not isinstance(task, ComposedRetrieval):
                 continue
-            results[name] = result_of(model, task, config)
+            results[name] = task_scores(model, task, config)
             figures[name] |= {f"{task.metadata.name}/{score}": value for score, value in results[name].items()}
         show_task(task, results)
     revisions = {task.metadata.name: task.metadata.dataset["revision"] for task in tasks}

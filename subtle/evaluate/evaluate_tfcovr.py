@@ -53,7 +53,7 @@ class Evaluation:
     by_group: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
-def prepared(config: EvaluateConfig, base: Stage2Config | None) -> Iterator[tuple[str, Prepared]]:
+def prepared_systems(config: EvaluateConfig, base: Stage2Config | None) -> Iterator[tuple[str, Prepared]]:
     """Systems by name, one for each seed of a training like `base`, or for each model."""
     if base is None:
         for folder in config.models:
@@ -69,7 +69,7 @@ def prepared(config: EvaluateConfig, base: Stage2Config | None) -> Iterator[tupl
     for system in SYSTEMS:
         if system.name in config.systems:
             for seed in config.seeds[: 1 if system.zero_shot else None]:
-                yield system.name, prepare(system, base, config.image_model, config.runs_dir, seed)
+                yield system.name, prepare_system(system, base, config.image_model, config.runs_dir, seed)
 
 
 def base_training(config: EvaluateConfig) -> Stage2Config:
@@ -130,7 +130,7 @@ def is_trained(config: Any, folder_flag: str) -> bool:
     return True
 
 
-def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
+def prepare_system(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
     """A system with one seed; trained now if it has not been."""
     config = system_config(system, base, image_model, runs_dir, seed)
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
@@ -154,7 +154,7 @@ def standard(config: Any) -> EvaluateConfig:
     return EvaluateConfig(**{name: getattr(config, name) for name in ("split", *DataConfig.__dataclass_fields__)})
 
 
-def evaluate(
+def evaluate_ranking(
     ready: Prepared,
     config: EvaluateConfig,
     device: torch.device,
@@ -211,8 +211,8 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     measure = ComposedRetrievalMeasure()
     groups = held_out_groups(config, load_split(config, str(config.split)))
     evaluations: dict[str, list[Evaluation]] = {}
-    for name, ready in prepared(config, base):
-        evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure, groups))
+    for name, ready in prepared_systems(config, base):
+        evaluations.setdefault(name, []).append(evaluate_ranking(ready, config, accelerator.device, measure, groups))
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     by_group = {
         name: {group: summarize([one.by_group[group] for one in several]) for group in several[0].by_group}
@@ -221,10 +221,10 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         with replacing_files(output_dir) as draft:
-            write_table(first.predictions, draft / "predictions.parquet")
+            write_parquet(first.predictions, draft / "predictions.parquet")
             for name, several in evaluations.items():
                 for number, evaluation in enumerate(several):
-                    write_table(
+                    write_parquet(
                         evaluation.predictions, draft / "predictions" / name.replace(" ", "-") / f"{number}.parquet"
                     )
             write_results(
@@ -249,7 +249,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     return results
 
 
-def write_table(table: pl.DataFrame, path: Path) -> None:
+def write_parquet(table: pl.DataFrame, path: Path) -> None:
     """Write Parquet, and its folder where it is missing."""
     content = BytesIO()  # Polars' own error of a full disk is not an OSError
     table.write_parquet(content)

@@ -15,7 +15,7 @@ from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import encode_split, rank_encoded, write_submission
 from subtle.evaluate.options import EvaluateVCMRConfig
-from subtle.fig.data import load_moments, read_rows
+from subtle.fig.data import load_moments, read_moment_rows
 from subtle.fig.harder_searches import measure_without_moment, show_figures
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.options import adopt, given_in, override, parse_config
@@ -39,7 +39,7 @@ RECALLS = {
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class MomentEvaluation:
     """One model's metrics with and without NMS, their coverage, and the results and the video of every query."""
 
     metrics: dict[str, float]
@@ -54,7 +54,7 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
     """Architecture and training captions of each model, and its folder; `--compare` trains those that are missing."""
     if not config.compare:
         for folder in map(Path, config.models):
-            yield described(folder), folder
+            yield model_label(folder), folder
         return
     for architecture in config.architectures:
         for granularity in config.train_on:
@@ -80,7 +80,7 @@ def training_config(config: EvaluateVCMRConfig, architecture: str | None = None)
     return training
 
 
-def described(folder: Path) -> str:
+def model_label(folder: Path) -> str:
     """Architecture and training captions from the results beside a model, or the name of its folder."""
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
@@ -89,7 +89,7 @@ def described(folder: Path) -> str:
     return f"{trained.get('model')}, {trained.get('granularity')}"
 
 
-def load_model(folder: Path) -> MomentRetrievalModel:
+def load_vcmr_model(folder: Path) -> MomentRetrievalModel:
     """A model that finds moments, in evaluation mode."""
     check_model_folder(str(folder))
     disable_progress_bar()
@@ -100,14 +100,14 @@ def load_model(folder: Path) -> MomentRetrievalModel:
     return model
 
 
-def evaluate(
+def evaluate_moments(
     model: MomentRetrievalModel,
     config: EvaluateVCMRConfig,
     split: MomentSplit,
     submission: Path,
     measure: MomentRetrievalMeasure,
     calibration: MomentSplit | None = None,
-) -> Evaluation:
+) -> MomentEvaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
     encoded = encode_split(model, split, batch_size=config.batch_size)
     rankings = rank_encoded(model, split, encoded)
@@ -118,7 +118,7 @@ def evaluate(
         threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
     without_nms, metrics = measure(rankings, split), measure(kept, split)
     per_query, videos = measure.per_query, split.targets.tolist()
-    return Evaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
+    return MomentEvaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
 
 
 def open_split(
@@ -152,12 +152,12 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
         make_features(config, config.device, config.num_workers)
         return two_step(config, list(trained_models(config)))
     output_dir = Path(config.output_dir)
-    evaluations: dict[str, list[Evaluation]] = {}
+    evaluations: dict[str, list[MomentEvaluation]] = {}
     measure = MomentRetrievalMeasure()
     make_features(config, config.device, config.num_workers)
     for trained, folder in trained_models(config):
         accelerator = make_accelerator(config.device, output_dir)
-        model = load_model(folder).to(accelerator.device)
+        model = load_vcmr_model(folder).to(accelerator.device)
         for granularity in config.queries:
             split, name = open_split(config, model, granularity, config.split), f"{trained} -> {granularity}"
             other = None
@@ -167,21 +167,21 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             several = evaluations.setdefault(name, [])
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
-                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
+                several.append(evaluate_moments(model, config, split, place / f"{len(several)}.json", measure, other))
     return finish(config, evaluations, measure) if processes().is_main_process else {}
 
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
     """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
-    from subtle.evaluate.search_steps import IOU, METRICS, K, Queries, added, some
+    from subtle.evaluate.search_steps import IOU, SEARCH_METRICS, K, SearchQueries, added, some
     from subtle.footage.options import TwoStepConfig
     from subtle.footage.second_step import SecondStep
 
     output_dir, queried = Path(config.output_dir), config.queries[0]
     opened, encoder, root = index_of_windows(config)
     assert config.split is not None  # `with_split` filled it
-    rows = read_rows(config, config.split, queried).to_dicts()
-    queries = Queries(
+    rows = read_moment_rows(config, config.split, queried).to_dicts()
+    queries = SearchQueries(
         opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
     )
     by_seed = {"vectors": [queries.measure(queries.shortlists, queries.seconds)]}
@@ -211,9 +211,9 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
         coverage={"queries": len(rows), "queries_used": len(queries.rows)},
         models=[str(folder) for _, folder in models],
     )
-    figures = {name: [in_percent(values, metric) for metric in METRICS] for name, values in results.items()}
+    figures = {name: [in_percent(values, metric) for metric in SEARCH_METRICS] for name, values in results.items()}
     cells = [[name, *figures[name], f"{values['seconds']:.3f}"] for name, values in results.items()]
-    error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
+    error = max(values[f"{metric}_error"] for values in results.values() for metric in SEARCH_METRICS)
     title = (
         f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
         f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"
@@ -263,7 +263,7 @@ def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
 
 
 def finish(
-    config: EvaluateVCMRConfig, evaluations: dict[str, list[Evaluation]], measure: MomentRetrievalMeasure
+    config: EvaluateVCMRConfig, evaluations: dict[str, list[MomentEvaluation]], measure: MomentRetrievalMeasure
 ) -> dict[str, dict[str, float]]:
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     intervals = intervals_of(evaluations)
@@ -295,7 +295,7 @@ def finish(
     return results
 
 
-def intervals_of(systems: Mapping[str, Sequence[Evaluation]]) -> dict[str, dict[str, dict[str, Interval]]]:
+def intervals_of(systems: Mapping[str, Sequence[MomentEvaluation]]) -> dict[str, dict[str, dict[str, Interval]]]:
     """Intervals of each system, and of its difference to the first one that was asked the same queries.
 
     Args:

@@ -68,7 +68,7 @@ def scores_of_pairs(pairs: list[Counterfactual], verdicts: list[Verdict]) -> tup
     return {name: sum(values) / len(groups) for name, values in both.items()}, len(groups)
 
 
-def measure(verdicts: list[Verdict]) -> dict[str, float]:
+def verdict_accuracy(verdicts: list[Verdict]) -> dict[str, float]:
     """Accuracy per disruption and comprehensive accuracy; empty without a verdict."""
     if not verdicts:
         return {}
@@ -79,7 +79,7 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
     return {name: value for name, value in measured.items() if isinstance(value, float)}
 
 
-def unreadable(build: Build, pairs: list[JudgedPair]) -> list[Verdict]:
+def verdicts_on_unreadable(build: Build, pairs: list[JudgedPair]) -> list[Verdict]:
     """A wrong verdict for each reply that is not an answer; a question without a reply has none."""
     kinds = {pair.key: pair.disruption_type for pair in pairs}
     return [
@@ -123,11 +123,11 @@ def main(config: JudgeConfig) -> int:
         return 0
     if build.keeps_earlier():
         return 1
-    wrong = [] if config.leave_out_unreadable or not verdicts else unreadable(build, pairs)
+    wrong = [] if config.leave_out_unreadable or not verdicts else verdicts_on_unreadable(build, pairs)
     scores, answered = scores_of_pairs(counterfactuals, verdicts + of_pairs + wrong)
     asked = {pair.key for pair in pairs}
     wrong = [verdict for verdict in wrong if verdict.key in asked]
-    measured = measure(verdicts + wrong) | scores
+    measured = verdict_accuracy(verdicts + wrong) | scores
     coverage |= {
         "asked": len(verdicts) + refused,
         "answered": len(verdicts),

@@ -15,7 +15,9 @@ from hf_datasets.spreadsheets import as_csv
 from subtle.evaluate.options import ReportConfig
 from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
+from subtle.run.over_seeds import in_percent
 from subtle.run.pages import render_page
+from subtle.run.printing import percent
 from subtle.run.results import read_json
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.measure import CUTOFFS
@@ -53,7 +55,7 @@ def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
     return replace(config, **{name: evaluated[name] for name in names if getattr(config, name) is None})
 
 
-def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
+def load_evaluated_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
     """The clips of the split, which must be those that were evaluated."""
     source = ", ".join(f"{field.name}={getattr(config, field.name)!r}" for field in fields(DataConfig))
     hint = "where it has moved, or is another, give these flags, such as --data_dir"
@@ -69,10 +71,6 @@ def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
             f"{config.split!r} of {source}; {hint}"
         )
     return table
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.2f}"
 
 
 def interval_text(values: np.ndarray, videos: Sequence[str]) -> list[str]:
@@ -96,10 +94,7 @@ def system_rows(folder: Path, results: dict[str, Any], videos: dict[str, str]) -
         intervals = [""] * len(CUTOFFS)
         if found is not None:
             intervals = interval_text(found[0], [videos.get(clip, clip) for clip in found[1]])
-        means = [
-            percent(values[f"map@{k}"]) + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
-            for k in CUTOFFS
-        ]
+        means = [in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS]
         rows.append({"name": name, "cells": list(zip(means, intervals, strict=True))})
     return rows
 
@@ -209,7 +204,7 @@ def most(counts: pl.DataFrame, column: str) -> list[str]:
     return summed.sort("count", column, descending=[True, False])[column].to_list()
 
 
-def describe(results: dict[str, Any]) -> str:
+def coverage_sentence(results: dict[str, Any]) -> str:
     coverage = next(iter(results["coverage"].values()))
     return (
         f"{coverage['queries_ranked']:,} of {coverage['queries']:,} queries could be ranked, against "
@@ -223,7 +218,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     folder = Path(config.evaluation_dir)
     results, predictions = read_evaluation(folder)
     config = as_evaluated(config, results)
-    clips = load_clips(config, predictions)
+    clips = load_evaluated_clips(config, predictions)
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
     video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
     predictions = name_targets(predictions, clips).with_columns(video=video)
@@ -238,7 +233,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         "report.html",
         title=config.title,
         data={"dataset": config.dataset, "configuration": config.dataset_config, "split": config.split},
-        summary=describe(results),
+        summary=coverage_sentence(results),
         shown=next(iter(results["figures"])),
         protocol=results["signature"],
         cutoffs=CUTOFFS,

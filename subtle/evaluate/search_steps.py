@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -12,15 +11,15 @@ from tqdm import tqdm
 from hf_models.encoders import Encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
+from subtle.footage.refining import FoundRow
 from subtle.run.metric_loading import load_metric
 
-Row = dict[str, Any]
-Step = Callable[[str, list[Row]], list[Row]]
+SearchStep = Callable[[str, list[FoundRow]], list[FoundRow]]
 K, IOU = (1, 5, 10), (0.5, 0.7)
-METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
+SEARCH_METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
 
 
-class Queries:
+class SearchQueries:
     """Texts with the moment that each describes, and the shortlist of each by vectors.
 
     Args:
@@ -36,7 +35,7 @@ class Queries:
         index: MomentIndex,
         model: IndexedModel,
         encoder: Encoder,
-        rows: Sequence[Row],
+        rows: Sequence[FoundRow],
         *,
         shortlist: int,
     ) -> None:
@@ -49,14 +48,14 @@ class Queries:
         ]
         self.seconds = (time.perf_counter() - begun) / len(rows)
 
-    def after(self, step: Step, found: Sequence[list[Row]], name: str) -> tuple[list[list[Row]], float]:
+    def after(self, step: SearchStep, found: Sequence[list[FoundRow]], name: str) -> tuple[list[list[FoundRow]], float]:
         """What a step makes of what was found before for each query, and the seconds that it takes for one."""
         begun = time.perf_counter()
         rows = tqdm(self.rows, desc=name, unit="query")
         made = [step(row["caption"], before) for row, before in zip(rows, found, strict=True)]
         return made, (time.perf_counter() - begun) / len(self.rows)
 
-    def measure(self, found: Sequence[list[Row]], seconds: float) -> dict[str, float]:
+    def measure(self, found: Sequence[list[FoundRow]], seconds: float) -> dict[str, float]:
         """VCMR recall in [0, 1] of what was found for each query, and `seconds` as they are.
 
         Each recall has its standard error (`..._error`): how far it moves from one set of so many queries to another.
@@ -75,12 +74,12 @@ class Queries:
         measured = self.metric.compute(
             predictions=predictions, references=references, task="vcmr", k=list(K), iou=list(IOU)
         )
-        results = {name: float(measured[name]) for name in METRICS}
+        results = {name: float(measured[name]) for name in SEARCH_METRICS}
         errors = {f"{name}_error": math.sqrt(value * (1 - value) / len(found)) for name, value in results.items()}
         return results | errors | {"seconds": seconds}
 
 
-def some(rows: Sequence[Row], number: int | None, seed: int) -> list[Row]:
+def some(rows: Sequence[FoundRow], number: int | None, seed: int) -> list[FoundRow]:
     """That many rows, drawn by the seed; None: all."""
     if number is None or number >= len(rows):
         return list(rows)
@@ -91,7 +90,7 @@ def some(rows: Sequence[Row], number: int | None, seed: int) -> list[Row]:
 def added(results: Mapping[str, Mapping[str, float]], first: str) -> dict[str, dict[str, float]]:
     """What each system has more than the first one."""
     return {
-        name: {metric: values[metric] - results[first][metric] for metric in METRICS}
+        name: {metric: values[metric] - results[first][metric] for metric in SEARCH_METRICS}
         for name, values in results.items()
         if name != first
     }

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import polars as pl
 
 from hf_models.feature_store import open_features
-from hf_models.moments.dataset import COLUMNS, MomentSplit
+from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
 from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
 from subtle.run.data import open_dataset
 from subtle.run.encoded_data import check_encoded, digests_of_moments
@@ -43,7 +43,7 @@ def load_moments(
             f"{error}; `python recipes/embed.py moments` writes such a folder, and --features names the folder that "
             "holds it"
         ) from error
-    rows = read_rows(config, split, granularity)
+    rows = read_moment_rows(config, split, granularity)
     check_encoded(
         config.features,
         digests_of_moments(rows.rename({"caption": f"{granularity}_caption"}).iter_rows(named=True)),
@@ -60,18 +60,18 @@ def load_moments(
     )
 
 
-def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
+def read_moment_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
     """The rows of a split with `caption`; an error tells why they cannot be used."""
     data = open_dataset(config, split)
-    missing = {*COLUMNS[:-1], f"{granularity}_caption"} - set(data.column_names)
+    missing = {*QUERY_FIELDS[:-1], f"{granularity}_caption"} - set(data.column_names)
     if missing or not len(data):
         what = f"has no column {', '.join(sorted(missing))}" if missing else "is empty"
         raise SystemExit(f"the split {split!r} of {config.dataset!r} {what}; is it a dataset of moments?")
     rows: pl.DataFrame = data.to_polars()
-    return rows.select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))
+    return rows.select(*QUERY_FIELDS[:-1], caption=pl.col(f"{granularity}_caption"))
 
 
-def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str, Any]:
+def feature_origins(config: MomentDataConfig, granularity: Granularity) -> dict[str, Any]:
     """What made the features that a configuration names, and how moments are looked for in them.
 
     Gives `video` and `query`, what the features depend on (empty where that is unknown, as of the authors' files),

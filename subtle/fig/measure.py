@@ -7,7 +7,7 @@ from hf_models.moments.ranking import MAX_PREDICTIONS, Rankings
 from hf_models.moments.spans import MomentRanking
 from subtle.run.metric_loading import load_metric
 
-TASKS = ("vcmr", "svmr", "vr")
+RETRIEVAL_TASKS = ("vcmr", "svmr", "vr")
 
 
 class MomentRetrievalMeasure:
@@ -34,7 +34,7 @@ class MomentRetrievalMeasure:
         answers = {"vcmr": columns(rankings.vcmr), "svmr": columns(rankings.svmr), "vr": videos}
         measured: dict[str, float] = {}
         self.per_query = {}
-        for task in TASKS:
+        for task in RETRIEVAL_TASKS:
             found = self.metric.compute(predictions=answers[task], references=references, task=task, per_query=True)
             self.per_query |= found.pop("per_query")
             self.signature = found.pop("signature", self.signature)

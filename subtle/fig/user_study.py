@@ -17,17 +17,17 @@ from pydantic import BaseModel, Field, ValidationError
 from tqdm import tqdm
 
 from hf_datasets.drafts import write_json, write_text
-from subtle.run.inline_video import encode_clip
+from subtle.run.inline_video import clip_data_url
 from subtle.run.pages import render_page
 from subtle.run.results import read_json
 
-KINDS = ("static", "dynamic")
+CAPTION_KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"
 LEAST_ANSWERS = 3
 """Participants who answer each item, in the paper."""
 
 
-class Answer(BaseModel, extra="forbid", strict=True):
+class ParticipantAnswer(BaseModel, extra="forbid", strict=True):
     """One participant's answer about one item."""
 
     item_id: str
@@ -41,7 +41,7 @@ class AnswerFile(BaseModel, extra="forbid", strict=True):
 
     form: str = Field(min_length=1)
     participant: str = Field(min_length=1)
-    answers: list[Answer]
+    answers: list[ParticipantAnswer]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def draw_items(
     generator = random.Random(seed)
     return {
         kind: generator.sample(of_kind[kind], min(per_kind, len(of_kind[kind])))
-        for kind in (*KINDS, None)
+        for kind in (*CAPTION_KINDS, None)
         if kind in of_kind
     }
 
@@ -126,14 +126,14 @@ def write_forms(
 
 def _with_clips(moments: Sequence[dict[str, Any]], unreadable: list[int]) -> Iterator[dict[str, Any]]:
     for number, moment in enumerate(moments, start=1):
-        clip = encode_clip(moment)
+        clip = clip_data_url(moment)
         if clip is None:
             unreadable.append(moment["desc_id"])
         else:
             yield {**moment, "item_id": f"item-{number:03}", "clip": clip}
 
 
-def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]:
+def read_answer_files(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]:
     """The kinds of the items and the exported files in a folder; an error names what is wrong with a file.
 
     Returns:
@@ -176,12 +176,12 @@ def aggregate(
     Raises:
         SystemExit: No item has as many.
     """
-    answers: dict[str, list[Answer]] = defaultdict(list)
+    answers: dict[str, list[ParticipantAnswer]] = defaultdict(list)
     for file in files:
         for answer in file.answers:
             answers[answer.item_id].append(answer)
     results = {}
-    for kind in (*KINDS, None):
+    for kind in (*CAPTION_KINDS, None):
         of_kind = [given for item, given in answers.items() if kinds[item] == kind and len(given) >= least_answers]
         if of_kind:
             results[kind or "unknown"] = StudyResults(

@@ -20,8 +20,8 @@ from hf_models.fingerprints import key_of
 from hf_models.index.search import checked_rows, conditions
 from hf_models.index.store import IndexedModel, MomentIndex
 
-Kind = Literal["text", "clip", "both"]
-ROWS_PER_BATCH = 8192
+QueryKind = Literal["text", "clip", "both"]
+MOMENTS_PER_BATCH = 8192
 OWN_MOMENTS = 256
 OWN_QUANTILE = 0.01
 MISFITS_SHOWN = {"text": 0.1, "both": 0.3}
@@ -54,13 +54,13 @@ class Threshold(NamedTuple):
     why: str
 
 
-def kind_of(encoder: Encoder, *, clip: bool, text: bool) -> Kind:
+def query_kind(encoder: Encoder, *, clip: bool, text: bool) -> QueryKind:
     """Which kind a query is.
 
     Raises:
         ValueError: The scores of this kind do not tell whether anything fits.
     """
-    kind: Kind = "both" if clip and text else "clip" if clip else "text"
+    kind: QueryKind = "both" if clip and text else "clip" if clip else "text"
     is_composed = isinstance(encoder, TFCoVREncoder)
     if kind == ("text" if is_composed else "both"):
         have = "a clip, with a text or alone," if is_composed else "a text alone or a clip alone"
@@ -75,7 +75,7 @@ def threshold_of(
     index: MomentIndex,
     model: IndexedModel,
     encoder: Encoder,
-    kind: Kind,
+    kind: QueryKind,
     *,
     cache: Path,
     root: str,
@@ -121,7 +121,7 @@ def kept_scores(path: Path, state: list[int]) -> dict[str, list[float]]:
         return {}
 
 
-def misfits(encoder: Encoder, kind: Kind, scan: "Scan", root: str) -> np.ndarray:
+def misfits(encoder: Encoder, kind: QueryKind, scan: "Scan", root: str) -> np.ndarray:
     """Vectors of queries that fit nothing, `(Q, D)`.
 
     Raises:
@@ -157,7 +157,7 @@ class Scan:
         search = self.table.search().select(list(columns)).limit(None)
         if self.condition:
             search = search.where(self.condition)
-        for batch in search.to_batches(batch_size=ROWS_PER_BATCH):
+        for batch in search.to_batches(batch_size=MOMENTS_PER_BATCH):
             checked_rows(self.path, pa.Table.from_batches([batch]))
             yield batch
 

@@ -24,9 +24,9 @@ from hf_models.encoders import Encoder
 from hf_models.fingerprints import key_of
 from hf_models.index.store import IndexedModel
 from subtle.engines import run_on_ray
-from subtle.footage.models import load_model, made_by
+from subtle.footage.models import load_model, vector_origin
 from subtle.footage.planning import ReadFile
-from subtle.footage.reading import Batch, Embedded, GroupEnd, GroupReader, Message, read_ahead
+from subtle.footage.reading import EmbeddedMoments, GroupEnd, GroupReader, MomentBatch, ReaderMessage, read_ahead
 from subtle.footage.sources import WantedFile
 
 WANTED = TypeAdapter(WantedFile)
@@ -52,18 +52,18 @@ def make_reader(encoder: Encoder, config: Any) -> GroupReader:
 
 def read_here(
     reader: GroupReader, encoder: Encoder, name: str, groups: Iterable[list[WantedFile]]
-) -> Iterator[Message]:
+) -> Iterator[ReaderMessage]:
     """What a reader gives for groups of files, with vectors in place of frames.
 
     Raises:
         ValueError: The vectors of the model with this name are not finite.
     """
     for message in read_ahead(reader, groups):
-        if isinstance(message, Batch):
+        if isinstance(message, MomentBatch):
             vectors = encoder.vectors(message.frames)
             if not np.isfinite(vectors).all():
                 raise ValueError(f"{name} gives vectors that are not finite; use another model or precision")
-            yield Embedded(message.moments, vectors)
+            yield EmbeddedMoments(message.moments, vectors)
         else:
             yield message
 
@@ -87,7 +87,7 @@ class GroupEncoder:
                 f"{socket.gethostname()} has no folder {root}; mount the storage of the videos there on every machine"
             )
         self.encoder = load_model(self.config)
-        if key_of(made_by(self.encoder)) != key:
+        if key_of(vector_origin(self.encoder)) != key:
             raise ValueError(
                 f"{self.config.model} is another model on {socket.gethostname()} than where the run was started; put "
                 "the same files there, or the model into storage that all machines share"
@@ -106,7 +106,7 @@ class GroupEncoder:
         files: list[ReadFile] = []
         group = [WANTED.validate_python(one) for one in work["files"]]
         for message in read_here(self.reader, self.encoder, self.config.model, [group]):
-            if isinstance(message, Embedded):
+            if isinstance(message, EmbeddedMoments):
                 moments += message.moments
                 vectors.append(message.vectors)
             elif isinstance(message, GroupEnd):
@@ -122,7 +122,9 @@ class GroupEncoder:
         )
 
 
-def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
+def read_on_ray(
+    config: Any, root: Path, model: IndexedModel, groups: Iterable[list[WantedFile]]
+) -> Iterator[ReaderMessage]:
     """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit."""
     groups = list(groups)
     arguments = asdict(config)
@@ -145,7 +147,7 @@ def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[l
             (row,) = table.select(["files", "moments"]).to_pylist()
             moments = [VideoMoment(**one) for one in json.loads(row["moments"])]
             vectors = table["vectors"].chunk(0).values.to_numpy()
-            yield Embedded(moments, vectors.reshape(len(moments), model.dimensions))
+            yield EmbeddedMoments(moments, vectors.reshape(len(moments), model.dimensions))
             files += [read_file(one, wanted) for one in json.loads(row["files"])]
             if len(files) >= FILES_PER_COMMIT or time.monotonic() - committed >= SECONDS_PER_COMMIT:
                 yield GroupEnd(files)

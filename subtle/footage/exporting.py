@@ -19,7 +19,7 @@ from subtle.running import CONTROL_CHARACTERS
 
 EARLY_SECONDS = 0.1
 SHEET_COLUMNS = 4
-PICTURE = (240, 135)
+PICTURE_SIZE = (240, 135)
 LINE_HEIGHT = 14
 CAPTION_HEIGHT = 2 * LINE_HEIGHT + 4
 MOST_SECONDS = 1e7  # which have names of files
@@ -59,7 +59,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
             try:
                 check_span(row)
                 path = path_of_video(store.root, row["video"])
-                made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
+                made = cut_moment(path, draft / "clips", rank, row, exact=exact, mute=mute)
                 pictures.append((rank, row, picture_of(path, row)))
             except VideoError as error:
                 failures.append(str(error))
@@ -98,7 +98,7 @@ def told_of_copies(folder: Path) -> str | None:
     )
 
 
-def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
+def cut_moment(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
     """One clip; how it was made, and where it begins in its video."""
     span = row["start_seconds"], row["end_seconds"]
     stem = CONTROL_CHARACTERS.sub("_", path.stem)[:80]
@@ -122,31 +122,31 @@ def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool
 def picture_of(path: Path, row: dict[str, Any]) -> Image.Image:
     """The middle frame of a moment."""
     span = row["start_seconds"], row["end_seconds"]
-    read = read_frames(path, 1, *span, size=PICTURE[1], spread="seconds", display=True)
+    read = read_frames(path, 1, *span, size=PICTURE_SIZE[1], spread="seconds", display=True)
     return Image.fromarray(read.frames[0].permute(1, 2, 0).contiguous().numpy())
 
 
 def contact_sheet(pictures: Sequence[tuple[int, dict[str, Any], Image.Image]]) -> Image.Image:
     """All pictures in a grid, each above its rank, file, seconds and score."""
-    width, height = PICTURE[0] + 8, PICTURE[1] + CAPTION_HEIGHT + 8
+    width, height = PICTURE_SIZE[0] + 8, PICTURE_SIZE[1] + CAPTION_HEIGHT + 8
     lines = max(1, -(-len(pictures) // SHEET_COLUMNS))
     sheet = Image.new("RGB", (SHEET_COLUMNS * width, lines * height), "white")
     draw = ImageDraw.Draw(sheet)
     for place, (rank, row, picture) in enumerate(pictures):
         left, top = place % SHEET_COLUMNS * width + 4, place // SHEET_COLUMNS * height + 4
-        picture.thumbnail(PICTURE)
-        sheet.paste(picture, (left + (PICTURE[0] - picture.width) // 2, top))
-        file, facts = captions_of(rank, row, draw)
-        draw.text((left, top + PICTURE[1] + 2), file, fill="black")
-        draw.text((left, top + PICTURE[1] + 2 + LINE_HEIGHT), facts, fill="black")
+        picture.thumbnail(PICTURE_SIZE)
+        sheet.paste(picture, (left + (PICTURE_SIZE[0] - picture.width) // 2, top))
+        file, facts = texts_below(rank, row, draw)
+        draw.text((left, top + PICTURE_SIZE[1] + 2), file, fill="black")
+        draw.text((left, top + PICTURE_SIZE[1] + 2 + LINE_HEIGHT), facts, fill="black")
     return sheet
 
 
-def captions_of(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
+def texts_below(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
     """What stands below a picture: the end of its file's name, as much as there is room for, and its facts."""
     video = shown(row["video"])
     file = f"{rank}.  {video}"
-    while draw.textlength(file) > PICTURE[0] and video:
+    while draw.textlength(file) > PICTURE_SIZE[0] and video:
         video = video[1:]
         file = f"{rank}.  …{video}"
     return file, f"{row['start_seconds']:.2f} - {row['end_seconds']:.2f} s   score {row['score']:.3f}"

@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -17,17 +17,17 @@ from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.engines import running
 from subtle.footage.engines import make_reader, read_here, read_on_ray
-from subtle.footage.models import described, load_model
+from subtle.footage.models import indexed_model, load_model
 from subtle.footage.options import IndexConfig
+from subtle.footage.output import Say
 from subtle.footage.roots import note_root
 from subtle.footage.sources import Source, check_source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
-from subtle.footage.updating import Changes, Indexer, compare, storing
+from subtle.footage.updating import Changes, Indexer, find_changes, storing
 from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 
-SHOWN = 20
-Say = Callable[[str], None]
+SHOWN_REASONS = 20
 
 
 def silent(_: str) -> None:
@@ -93,12 +93,12 @@ def update(
         )
     encoder = encoder or own_model(config)
     with storing(config.output):
-        model = described(encoder, config, str(source.root))
+        model = indexed_model(encoder, config, str(source.root))
         check_root(index, model, source)
         model = index.add(model)
         note_root(index, source.root)
     done = {video: row for video, row in index.files(model.key).items() if video not in unsettled}
-    changes = compare(source, done, index.incomplete(model.key) - unsettled, retry=config.retry)
+    changes = find_changes(source, done, index.incomplete(model.key) - unsettled, retry=config.retry)
     indexer = Indexer(index, model)
     how = {"keep_missing": config.keep_missing, "quiet": quiet}
     if config.engine == "ray":
@@ -140,10 +140,10 @@ def report(indexer: Indexer, source: Source, config: IndexConfig, say: Say) -> d
     )
     changed = ("files_indexed", "files_moved", "files_deleted", "files_unchanged")
     say("  " + ", ".join(f"{counts[name]:,} {name.removeprefix('files_')}" for name in changed))
-    show(say, "videos in quarantine, tried again when they change or with --retry", list(quarantined.values()))
-    show(say, "videos left for the next run", [f"{video}: {why}" for video, why in indexer.postponed.items()])
-    show(say, "moments without a vector", list(failures.values()))
-    show(say, "rows, files or columns left out", left_out)
+    say_reasons(say, "videos in quarantine, tried again when they change or with --retry", list(quarantined.values()))
+    say_reasons(say, "videos left for the next run", [f"{video}: {why}" for video, why in indexer.postponed.items()])
+    say_reasons(say, "moments without a vector", list(failures.values()))
+    say_reasons(say, "rows, files or columns left out", left_out)
     if index.active.key != model.key:
         say(f"  searches still use {index.active.name}; change it with --activate {model.key}")
     if "://" not in index.path:
@@ -152,13 +152,13 @@ def report(indexer: Indexer, source: Source, config: IndexConfig, say: Say) -> d
     return counts
 
 
-def show(say: Say, what: str, reasons: list[str]) -> None:
+def say_reasons(say: Say, what: str, reasons: list[str]) -> None:
     """Say reasons, one a line; the first ones of many."""
     if reasons:
         say(f"  {len(reasons):,} {what}:")
-        for reason in reasons[:SHOWN]:
+        for reason in reasons[:SHOWN_REASONS]:
             say(f"    {' '.join(reason.split())}")
-        if len(reasons) > SHOWN:
+        if len(reasons) > SHOWN_REASONS:
             say("    ... all of them are in results.json")
 
 

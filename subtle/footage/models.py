@@ -15,7 +15,7 @@ from hf_models.query_texts import files_of_model
 from subtle.run.model_folders import check_model_folder
 from subtle.running import announced
 
-LIBRARIES = ("subtle-video", "torch", "transformers", "av", "lancedb")
+INDEX_LIBRARIES = ("subtle-video", "torch", "transformers", "av", "lancedb")
 
 
 def device_of(name: str) -> torch.device:
@@ -46,21 +46,21 @@ def load_model(config: Any) -> Encoder:
     return encoder
 
 
-def made_by(encoder: Encoder) -> dict[str, str]:
+def vector_origin(encoder: Encoder) -> dict[str, str]:
     """What the vectors of an index depend on, by name: the model, and the frames of moments."""
     return encoder.fingerprint | frames_read(encoder.num_frames, "seconds", encoder.frame_size)
 
 
-def described(encoder: Encoder, config: Any, root: str) -> IndexedModel:
+def indexed_model(encoder: Encoder, config: Any, root: str) -> IndexedModel:
     """The encoder as an index knows it."""
     details = {
         "files": files_of_model(config.model),
         "num_frames": config.num_frames,
         "mixed_precision": config.mixed_precision,
         "trust_remote_code": config.trust_remote_code,
-        "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "versions": {name: importlib.metadata.version(name) for name in INDEX_LIBRARIES},
     }
-    made = made_by(encoder)
+    made = vector_origin(encoder)
     return IndexedModel(key_of(made), config.model, made, encoder.dimensions, root, details)
 
 
@@ -79,7 +79,7 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
     files = model.details["files"]
     if files and files == files_of_model(model.name):
         return encoder  # a fingerprint of all weights takes seconds
-    made = made_by(encoder)
+    made = vector_origin(encoder)
     changed = sorted(name for name in made.keys() | model.made_by if made.get(name) != model.made_by.get(name))
     if changed:
         raise ModelChangedError(

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from subtle.running import CONTROL_CHARACTERS, visible
 
-COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
+Say = Callable[[str], None]
+FOUND_COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
 OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
 """Where a refined moment was, and the score of each step; None where a step has no score."""
 FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
@@ -19,7 +20,7 @@ def records(found: Sequence[dict[str, Any]], *, with_ids: bool = False) -> list[
     """What is given of each moment; after a second step also what that changed, and replays where they are grouped."""
     rows = []
     for row in found:
-        record = {name: row[name] for name in columns(found)}
+        record = {name: row[name] for name in moment_columns(found)}
         if "replays" in row:
             record["replays"] = records(row["replays"], with_ids=with_ids)
         if with_ids:
@@ -28,7 +29,7 @@ def records(found: Sequence[dict[str, Any]], *, with_ids: bool = False) -> list[
     return rows
 
 
-def lines_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def line_records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A record for each line: the replays of a moment beneath it, with its number."""
     lines = []
     for number, record in enumerate(records(found), start=1):
@@ -38,9 +39,9 @@ def lines_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
-def columns(found: Sequence[dict[str, Any]]) -> list[str]:
+def moment_columns(found: Sequence[dict[str, Any]]) -> list[str]:
     """The columns of some moments."""
-    return [*COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
+    return [*FOUND_COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
 
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
@@ -49,23 +50,23 @@ def as_json(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(CONTROL_CHARACTERS.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in text.split("\n"))
 
 
-def as_csv(found: Sequence[dict[str, Any]]) -> str:
+def moments_as_csv(found: Sequence[dict[str, Any]]) -> str:
     r"""CSV with a header; a text that a spreadsheet would run has an apostrophe before it, and none moves a cursor.
 
     >>> row = {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 4.0, "score": 0.5, "label": "=1+1"}
-    >>> as_csv([row])
+    >>> moments_as_csv([row])
     "video,start_seconds,end_seconds,score,label\na.mp4,0.0,4.0,0.5,'=1+1"
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    rows = lines_of(found)
-    writer.writerow(rows[0] if rows else COLUMNS)
+    rows = line_records(found)
+    writer.writerow(rows[0] if rows else FOUND_COLUMNS)
     for row in rows:
-        writer.writerow([cell(value) for value in row.values()])
+        writer.writerow([csv_value(value) for value in row.values()])
     return file.getvalue().rstrip("\n")
 
 
-def cell(value: Any) -> Any:
+def csv_value(value: Any) -> Any:
     """A value of a CSV file."""
     if not isinstance(value, str):
         return value
@@ -76,7 +77,7 @@ def as_table(found: Sequence[dict[str, Any]]) -> str:
     """Aligned columns; what would move a terminal's cursor is shown as text."""
     if not found:
         return "no moment fits"
-    lines = lines_of(found)
+    lines = line_records(found)
     names = list(lines[0])
     rows = [names, *([shown(value) for value in row.values()] for row in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
@@ -104,4 +105,4 @@ def shown(value: Any) -> str:
     return visible(str(value))
 
 
-FORMATS = {"table": as_table, "json": as_json, "csv": as_csv}
+OUTPUT_FORMATS = {"table": as_table, "json": as_json, "csv": moments_as_csv}

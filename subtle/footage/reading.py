@@ -31,7 +31,7 @@ CHANGED = "it changed or vanished while it was indexed"
 
 
 @dataclass(frozen=True)
-class Batch:
+class MomentBatch:
     """Moments to embed: `frames`, a tensor `(num_frames, 3, height, width)` uint8 of each."""
 
     moments: list[VideoMoment]
@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedMoments:
     """Moments and their vectors `(n, D)`, float32, that were made elsewhere."""
 
     moments: list[VideoMoment]
@@ -54,16 +54,16 @@ class GroupEnd:
 
 
 @dataclass(frozen=True)
-class Progress:
+class BytesRead:
     """How many bytes of files are done since the last message."""
 
     bytes: int
 
 
-Message = Batch | Embedded | GroupEnd | Progress
+ReaderMessage = MomentBatch | EmbeddedMoments | GroupEnd | BytesRead
 
 
-def grouped(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
+def file_groups(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
     """Groups of files that are committed together."""
     group: list[WantedFile] = []
     for wanted in files:
@@ -89,7 +89,7 @@ class GroupReader:
         self.pool, self.num_frames, self.batch_size = pool, num_frames, batch_size
         self.frames_per_read = moments_per_read * num_frames
 
-    def read_all(self, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
+    def read_all(self, groups: Iterable[list[WantedFile]]) -> Iterator[ReaderMessage]:
         """The batches of each group and its end, one group after the other.
 
         Raises:
@@ -156,7 +156,7 @@ class Reading:
         self.files: deque[FileInWork] = deque()
         self.hashing: queue.SimpleQueue[FileInWork] = queue.SimpleQueue()
         self.stopped = threading.Event()
-        self.messages: list[Message] = []
+        self.messages: list[ReaderMessage] = []
         self.batch: list[tuple[VideoMoment, Any]] = []
         self.num_files = self.num_running = 0
         self.files_ahead = 2 + 2 * reader.pool.num_workers
@@ -281,7 +281,7 @@ class Reading:
                 for moment, frames in work.plan.add(number, dict(zip(keys, pixels, strict=True))):
                     self.add(moment, frames)
                 if isinstance(work.plan, FilePlan):
-                    self.messages.append(Progress(work.file.wanted.file.size // len(work.plan.reads)))
+                    self.messages.append(BytesRead(work.file.wanted.file.size // len(work.plan.reads)))
             elif isinstance(answer, VideoFrames):
                 self.add(work.alone[number], answer.frames)
             else:
@@ -296,7 +296,7 @@ class Reading:
     def end_batch(self) -> None:
         """Hand the batch over."""
         if self.batch:
-            self.messages.append(Batch(*map(list, zip(*self.batch, strict=True))))
+            self.messages.append(MomentBatch(*map(list, zip(*self.batch, strict=True))))
             self.batch = []
 
     def finish(self, work: FileInWork) -> None:
@@ -310,17 +310,17 @@ class Reading:
                 file.reason, file.is_lasting = CHANGED, False
         self.messages.append(GroupEnd(work.group))
 
-    def new_messages(self) -> list[Message]:
+    def new_messages(self) -> list[ReaderMessage]:
         """What was not handed over yet."""
         messages, self.messages = self.messages, []
         return messages
 
 
-def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
+def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Iterator[ReaderMessage]:
     """What the reader gives for all groups, read in a thread so that decoding and the model overlap."""
-    messages: queue.Queue[Message | BaseException | None] = queue.Queue(BATCHES_AHEAD)
+    messages: queue.Queue[ReaderMessage | BaseException | None] = queue.Queue(BATCHES_AHEAD)
     stopped = threading.Event()
-    work = threading.Thread(target=fill, args=(messages, reader, groups, stopped), daemon=True)
+    work = threading.Thread(target=fill_queue, args=(messages, reader, groups, stopped), daemon=True)
     work.start()
     try:
         while (message := messages.get()) is not None:
@@ -332,8 +332,8 @@ def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Itera
         work.join(timeout=1.0)
 
 
-def fill(
-    messages: "queue.Queue[Message | BaseException | None]",
+def fill_queue(
+    messages: "queue.Queue[ReaderMessage | BaseException | None]",
     reader: GroupReader,
     groups: Iterable[list[WantedFile]],
     stopped: threading.Event,

@@ -33,14 +33,14 @@ from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, Toke
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch, end_offsets
 from subtle.embedding.loop import Batch, fill
-from subtle.fig.data import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, feature_origins
 from subtle.run.model_folders import WEIGHTS, check_model_folder
 from subtle.run.results import read_json
 from subtle.run.shared_config import MomentDataConfig
 
 VIDEOS_PER_BATCH = 16
 READS_PER_SHARD = 256
-Row = dict[str, Any]
+FoundRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def what_made_features(folder: Path) -> dict[str, Any]:
         config = read_json(run, config=dict)["config"]
         known = {name: config[name] for name in MomentDataConfig.__dataclass_fields__ if name in config}
         try:
-            made = features_of(MomentDataConfig(**known), config.get("granularity", "fine"))
+            made = feature_origins(MomentDataConfig(**known), config.get("granularity", "fine"))
         except FileNotFoundError as error:
             raise ValueError(f"{folder} was trained on features that are gone; {error}") from error
     else:
@@ -173,8 +173,8 @@ class Refiner:
         self.clips, self.ends = FeatureStore(place / "clips", self.made["video"]), FeatureStore(place / "ends")
 
     def __call__(
-        self, text: str, rows: Sequence[Row], path_of: Callable[[Row], Path]
-    ) -> tuple[list[Row], dict[str, str]]:
+        self, text: str, rows: Sequence[FoundRow], path_of: Callable[[FoundRow], Path]
+    ) -> tuple[list[FoundRow], dict[str, str]]:
         """Refine found moments.
 
         Args:
@@ -219,7 +219,7 @@ class Refiner:
         """Clips of a file whose end is known."""
         return count_segments(float(self.ends[file][0]), self.clip_seconds)
 
-    def stretch_of(self, row: Row) -> Stretch:
+    def stretch_of(self, row: FoundRow) -> Stretch:
         """What the model reads for a moment: the whole video, or where its middle is well inside."""
         total, longest = self.num_clips(row["fingerprint"]), self.model.config.max_video_clips
         if total <= longest:
@@ -234,13 +234,13 @@ class Refiner:
         for number in range(stretch.first // CLIPS_PER_READ, math.ceil(stretch.stop / CLIPS_PER_READ)):
             yield f"{stretch.fingerprint}:{number}", number * CLIPS_PER_READ
 
-    def has_features(self, row: Row) -> bool:
+    def has_features(self, row: FoundRow) -> bool:
         """Whether all that the model reads for a moment is there."""
         return row["fingerprint"] in self.ends and all(
             one in self.clips for one, _ in self.reads_of(self.stretch_of(row))
         )
 
-    def encode_videos(self, rows: Sequence[Row], path_of: Callable[[Row], Path]) -> dict[str, str]:
+    def encode_videos(self, rows: Sequence[FoundRow], path_of: Callable[[FoundRow], Path]) -> dict[str, str]:
         """Make the features that are missing; returns why videos could not be read."""
         failures: dict[str, str] = {}
         missing = {row["fingerprint"]: row for row in reversed(rows) if not self.has_features(row)}
@@ -257,7 +257,7 @@ class Refiner:
             failures |= self.read(rows, paths)
         return {row["video"]: failures[row["fingerprint"]] for row in rows if row["fingerprint"] in failures}
 
-    def read(self, rows: Sequence[Row], paths: Mapping[str, Path]) -> dict[str, str]:
+    def read(self, rows: Sequence[FoundRow], paths: Mapping[str, Path]) -> dict[str, str]:
         """Decode and encode what is missing of some files; why some failed."""
         failures: dict[str, str] = {}
         frames = CLIPS_PER_READ * self.vision.frames_per_clip
@@ -321,7 +321,7 @@ class Refiner:
         return SpanSearch(self.model, corpus, **limits, **everything).rank(query)[0]
 
     @staticmethod
-    def moved(row: Row, found: tuple[float, float, float] | None) -> Row:
+    def moved(row: FoundRow, found: tuple[float, float, float] | None) -> FoundRow:
         """A row at its span, with where it was."""
         window = {f"window_{name}": row[name] for name in ("start_seconds", "end_seconds")}
         if found is None:
@@ -330,7 +330,7 @@ class Refiner:
         return row | window | {"start_seconds": start, "end_seconds": end, "score": score, "span_score": score}
 
 
-def best_span(ranking: MomentRanking, place: int, offset: float, row: Row) -> tuple[float, float, float] | None:
+def best_span(ranking: MomentRanking, place: int, offset: float, row: FoundRow) -> tuple[float, float, float] | None:
     """Start, end and score of the best span of a stretch whose middle lies in a moment; None where there is none."""
     starts, ends = ranking.start_seconds[0] + offset, ranking.end_seconds[0] + offset
     middles = (starts + ends) / 2
@@ -341,7 +341,7 @@ def best_span(ranking: MomentRanking, place: int, offset: float, row: Row) -> tu
     return float(starts[found[0]]), float(ends[found[0]]), float(ranking.scores[0, found[0]])
 
 
-def reordered(rows: Sequence[Row], score: str) -> list[Row]:
+def reordered(rows: Sequence[FoundRow], score: str) -> list[FoundRow]:
     """Rows by a score, the largest first; equal ones keep their order, those with None their place.
 
     >>> rows = [{"n": 1, "s": 2}, {"n": 2, "s": None}, {"n": 3, "s": 5}, {"n": 4, "s": 2}]
@@ -352,9 +352,9 @@ def reordered(rows: Sequence[Row], score: str) -> list[Row]:
     return [row if row[score] is None else next(ordered) for row in rows]
 
 
-def without_repeats(rows: Sequence[Row], threshold: float) -> list[Row]:
+def without_repeats(rows: Sequence[FoundRow], threshold: float) -> list[FoundRow]:
     """Rows without those that overlap a better one of their video more than this (temporal IoU)."""
-    kept: list[Row] = []
+    kept: list[FoundRow] = []
     for row in rows:
         same = (one for one in kept if one["video"] == row["video"])
         if row["span_score"] is None or all(overlap(row, one) <= threshold for one in same):
@@ -362,7 +362,7 @@ def without_repeats(rows: Sequence[Row], threshold: float) -> list[Row]:
     return kept
 
 
-def overlap(one: Row, other: Row) -> float:
+def overlap(one: FoundRow, other: FoundRow) -> float:
     """Temporal IoU of two moments."""
     starts, ends = (sorted(row[name] for row in (one, other)) for name in ("start_seconds", "end_seconds"))
     ratio: float = max(0.0, ends[0] - starts[1]) / (ends[1] - starts[0])

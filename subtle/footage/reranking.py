@@ -18,10 +18,9 @@ from hf_datasets.generation.relevance import PairToScore, RelevanceTask
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.footage.refining import reordered
+from subtle.footage.refining import FoundRow, reordered
 
-Row = dict[str, Any]
-Paths = Callable[[Row], Path]
+Paths = Callable[[FoundRow], Path]
 
 
 class ChatReranker:
@@ -38,8 +37,8 @@ class ChatReranker:
         self.chat, self.cache, self.num_frames, self.max_side = chat, cache, num_frames, max_side
 
     def __call__(
-        self, text: str | None, clip: Tensor | None, rows: Sequence[Row], path_of: Paths
-    ) -> tuple[list[Row], dict[str, str]]:
+        self, text: str | None, clip: Tensor | None, rows: Sequence[FoundRow], path_of: Paths
+    ) -> tuple[list[FoundRow], dict[str, str]]:
         """Score and order moments.
 
         Args:
@@ -56,14 +55,14 @@ class ChatReranker:
             GenerationStoppedError: No request can succeed: key, budget, quota. Answers are kept.
         """
 
-        def frames_of(row: Row) -> list[dict[str, Any]]:
+        def frames_of(row: FoundRow) -> list[dict[str, Any]]:
             span = row["start_seconds"], row["end_seconds"]
             return image_parts(
                 path_of(row), *span, num_frames=self.num_frames, max_side=self.max_side, spread="seconds"
             )
 
         shown = [] if clip is None else [image_part(frame, max_side=self.max_side) for frame in clip]
-        names = [name_of(rank, row) for rank, row in enumerate(rows, start=1)]
+        names = [ranked_name(rank, row) for rank, row in enumerate(rows, start=1)]
         pairs = [
             PairToScore(name, text, lambda: shown, partial(frames_of, row))
             for name, row in zip(names, rows, strict=True)
@@ -77,7 +76,7 @@ class ChatReranker:
         if isinstance(self.chat, DryRun):
             return list(rows), failures
         scores = [None if isinstance(outcome, Rejection) else float(outcome) for outcome in outcomes]
-        return scored(rows, scores), failures
+        return with_scores(rows, scores), failures
 
     @property
     def cost(self) -> str:
@@ -120,9 +119,9 @@ class MatcherReranker:
         self,
         text: str | None,
         clip: Tensor | None,  # noqa: ARG002 it reads texts alone
-        rows: Sequence[Row],
+        rows: Sequence[FoundRow],
         path_of: Paths,
-    ) -> tuple[list[Row], dict[str, str]]:
+    ) -> tuple[list[FoundRow], dict[str, str]]:
         """Score and order moments by the text alone; see `ChatReranker`.
 
         Raises:
@@ -141,19 +140,19 @@ class MatcherReranker:
                 size = self.scorer.frame_size
                 read = read_frames(path_of(row), self.num_frames, *span, size=size, spread="seconds")
             except (VideoError, OSError) as error:
-                failures[name_of(rank, row)] = str(error)
+                failures[ranked_name(rank, row)] = str(error)
                 scores.append(None)
                 continue
             scores += self.scorer(read.frames, [text])
-        return scored(rows, scores), failures
+        return with_scores(rows, scores), failures
 
 
-def name_of(rank: int, row: Row) -> str:
+def ranked_name(rank: int, row: FoundRow) -> str:
     """How a failure names a moment: by its rank, from 1."""
     return f"#{rank} {row['video']} {row['start_seconds']:.3f}-{row['end_seconds']:.3f}"
 
 
-def scored(rows: Sequence[Row], scores: Sequence[float | None]) -> list[Row]:
+def with_scores(rows: Sequence[FoundRow], scores: Sequence[float | None]) -> list[FoundRow]:
     """Rows with their scores, in their order."""
     judged = [
         row | {"rerank_score": score} | ({} if score is None else {"score": score})

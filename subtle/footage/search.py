@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from subtle.footage.options import SearchConfig
-from subtle.footage.output import FORMATS
+from subtle.footage.output import OUTPUT_FORMATS
 from subtle.index import Index
 from subtle.running import visible
 
@@ -29,7 +29,7 @@ def opened(config: SearchConfig) -> Index:
 def main(config: SearchConfig) -> int:
     root = None if config.export is None else str(opened(config).root())  # refused before the search
     found = find(config)
-    print(FORMATS[config.format](found))
+    print(OUTPUT_FORMATS[config.format](found))
     if root is None or config.export is None:
         return 0
     from subtle.footage.exporting import export, told_of_copies

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from hf_datasets.video import VideoStore
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import device_of
 from subtle.footage.options import TwoStepConfig
+from subtle.footage.output import Say
+from subtle.footage.refining import FoundRow
 from subtle.run.shared_config import BuildConfig
 
-Row = dict[str, Any]
-Say = Callable[[str], None]
-SHOWN = 5
+COMMONEST_REASONS = 5
 
 
 def cache_of(index: MomentIndex) -> Path:
@@ -53,30 +53,30 @@ class SecondStep:
         if config.rerank is not None:
             self.reranker = make_reranker(config, cache, device)
 
-    def path_of(self, row: Row) -> Path:
+    def path_of(self, row: FoundRow) -> Path:
         """Where a row's video is; nothing outside the folder is opened, as an index may come from anyone."""
         return self.store.path(row["video"])
 
-    def __call__(self, text: str | None, clip: Tensor | None, rows: Sequence[Row], say: Say) -> list[Row]:
+    def __call__(self, text: str | None, clip: Tensor | None, rows: Sequence[FoundRow], say: Say) -> list[FoundRow]:
         """The moments in their new order, with `vector_score` and the scores of both steps."""
         rows = [row | {"vector_score": row["score"]} for row in rows]
         if self.refiner is not None and rows:
             if text is None:
                 raise ValueError("--refine finds moments by a text; give --text with it")
             rows, failures = self.refiner(text, rows, self.path_of)
-            told(failures, "videos could not be refined, their moments keep their place", say)
+            say_failures(failures, "videos could not be refined, their moments keep their place", say)
         if self.reranker is not None and rows:
             rows, failures = self.reranker(text, clip, rows, self.path_of)
-            told(failures, f"of {len(rows)} moments have no score of --rerank and keep their place", say)
+            say_failures(failures, f"of {len(rows)} moments have no score of --rerank and keep their place", say)
             if self.reranker.cost:
                 say(self.reranker.cost)
         return list(rows)
 
 
-def told(failures: dict[str, str], what: str, say: Say) -> None:
+def say_failures(failures: dict[str, str], what: str, say: Say) -> None:
     """Say how many failed, and why: the commonest reasons."""
     if failures:
-        reasons = Counter(" ".join(reason.split()) for reason in failures.values()).most_common(SHOWN)
+        reasons = Counter(" ".join(reason.split()) for reason in failures.values()).most_common(COMMONEST_REASONS)
         say(f"{len(failures)} {what}: " + "; ".join(f"{reason} ({number})" for reason, number in reasons))
 
 

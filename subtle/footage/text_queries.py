@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 MODEL = "model.json"
 
 
-def text_encoder(model: IndexedModel) -> ExportedTextEncoder | None:
+def exported_text_encoder(model: IndexedModel) -> ExportedTextEncoder | None:
     """The text half of a model, which embeds texts without the model; None where that is not possible."""
     if model.details.get("trust_remote_code"):
         return None
     try:
         folder = folder_of(model.name, model.key)
-        known = described(folder).get("state")  # first, as an index may name a folder that takes long to look through
+        # First, as an index may name a folder that takes long to look through.
+        known = read_export_state(folder).get("state")
         if not known or known != state_of(model.name):
             return None
         encoder = ExportedTextEncoder(folder)
@@ -42,16 +43,16 @@ def keep_text_queries(name: str, encoder: "Encoder") -> str | None:
     if not encoder.reads_texts or not state:
         return None
     from hf_models.fingerprints import key_of
-    from subtle.footage.models import made_by
+    from subtle.footage.models import vector_origin
 
     try:
-        folder = folder_of(name, key_of(made_by(encoder)))
-        known = described(folder)
+        folder = folder_of(name, key_of(vector_origin(encoder)))
+        known = read_export_state(folder)
         if known.get("state") == state:
             refused: str | None = known["reason"]
             return refused
         for old in folder.parent.glob("*"):  # of what the model was before
-            if described(old).get("state") != state:
+            if read_export_state(old).get("state") != state:
                 shutil.rmtree(old, ignore_errors=True)
         from hf_models.text_export import export_text_half
 
@@ -64,7 +65,7 @@ def keep_text_queries(name: str, encoder: "Encoder") -> str | None:
     return reason
 
 
-def described(folder: Path) -> dict[str, Any]:
+def read_export_state(folder: Path) -> dict[str, Any]:
     """`state`, what the model's files looked like, and `reason`, why there is no export, or None; empty: not known."""
     try:
         known = json.loads((folder / MODEL).read_text(encoding="utf-8"))

@@ -12,42 +12,33 @@ from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
 from subtle.building.options import BuildTFCoVRConfig
-from subtle.embedding import embed_clips
-from subtle.evaluate import evaluate_tfcovr, report
-from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
 from subtle.run.locks import only_run_in
 from subtle.run.screen import Screen
-from subtle.run.shared_config import EmbedConfig
-from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config, Stage2Config
-from subtle.tuning.clips import count, places_of, read_clips
+from subtle.train.quickstart import PIPELINE
+from subtle.tuning.clips import count, places_of, read_clip_table
 from subtle.tuning.estimates import count_stage1, facts, in_words, read_base, seconds_of_steps
 from subtle.tuning.example import draw_example
 from subtle.tuning.plan import (
+    COMPARED_SYSTEMS,
     EXAMPLE,
     LOCK,
     MADE_FROM,
-    SYSTEMS,
     Plan,
-    Step,
+    RecipeStep,
     check_dataset,
-    check_same,
+    check_same_run,
     is_miniature,
     made_from,
     steps_of,
 )
-from subtle.tuning.results import cut_texts, show_amounts, splits_in_words, summarize, texts_of
+from subtle.tuning.results import cut_texts, show_amounts, splits_in_words, summarize_tuning, texts_of
 
-RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
-    "build tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
-    "stage1": (stage1.main, Stage1Config),
-    "embed clips": (embed_clips.main, EmbedConfig),
-    "stage2": (stage2.main, Stage2Config),
-    "evaluate tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
-    "report": (report.main, ReportConfig),
+TUNING_RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+    "build tfcovr": (lambda config: build.run_build(build_tfcovr.main, config), BuildTFCoVRConfig),
+    **PIPELINE,
 }
 
 
@@ -108,7 +99,7 @@ def run_steps(plan: Plan, console: Screen) -> int:
         console.rule(f"{number} of {len(steps)}: {step.name}, {about}", align="left")
         console.print(step.command, style="dim", highlight=False, soft_wrap=True)
         start = time.monotonic()
-        if status := status_of(step):
+        if status := run_step(step):
             console.print(f"stopped at “{step.name}”; see above, then run the same command again to go on", style="red")
             return status
         check_step(step, plan)
@@ -117,7 +108,7 @@ def run_steps(plan: Plan, console: Screen) -> int:
     return 0
 
 
-def check_step(step: Step, plan: Plan) -> None:
+def check_step(step: RecipeStep, plan: Plan) -> None:
     """See that the next step has something to work on."""
     if step.name == "dataset":
         check_dataset(plan)
@@ -126,14 +117,14 @@ def check_step(step: Step, plan: Plan) -> None:
             sys.stderr.write(f"little: {cut}\n")
 
 
-def status_of(step: Step) -> int:
+def run_step(step: RecipeStep) -> int:
     """Run a step as its recipe would; an exit status."""
-    main, config_class = RECIPES[step.recipe]
+    main, config_class = TUNING_RECIPES[step.recipe]
     return main(parse_config(config_class, None, list(step.arguments))) or 0
 
 
 def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> int:
-    own = read_clips(table, video_dir)
+    own = read_clip_table(table, video_dir)
     is_divided = has_splits(table, own)
     amounts = count(own.clips, min_clips=config.min_clips, has_splits=is_divided)
     show_amounts(amounts, own.rejections, is_drawn_base=is_miniature(config.base) and config.clips is not None)
@@ -143,16 +134,16 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> i
     if config.dry_run:
         show_plan(plan, console)
         if config.writer == "chat":
-            status_of(steps_of(plan)[0])
+            run_step(steps_of(plan)[0])
         return 0
     read_base(config.base, offline=False)  # before anything is written
     with only_run_in(plan.output, "--output", LOCK):
         if config.restart:
             forget(plan.output)
-        check_same(plan, made_from(plan))
+        check_same_run(plan, made_from(plan))
         if status := run_steps(plan, console):
             return status
-        summarize(plan, amounts, SYSTEMS)
+        summarize_tuning(plan, amounts, COMPARED_SYSTEMS)
     return 0
 
 

@@ -19,10 +19,10 @@ from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from subtle.footage.planning import ReadFile
-from subtle.footage.reading import Embedded, GroupEnd, Message, Progress, grouped
+from subtle.footage.reading import BytesRead, EmbeddedMoments, GroupEnd, ReaderMessage, file_groups
 from subtle.footage.sources import Source, WantedFile
 
-Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
+Read = Callable[[Iterable[list[WantedFile]]], Iterator[ReaderMessage]]
 """What reads and embeds groups of files: `read_here` or `read_on_ray` of `engines`, with their other arguments."""
 
 
@@ -60,7 +60,7 @@ def storing(path: str) -> Iterator[None]:
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
-def compare(source: Source, done: dict[str, dict[str, Any]], incomplete: Set[str], *, retry: bool) -> Changes:
+def find_changes(source: Source, done: dict[str, dict[str, Any]], incomplete: Set[str], *, retry: bool) -> Changes:
     """What changed since a file was read: a file is new content under its path, moved, or gone.
 
     Args:
@@ -75,7 +75,7 @@ def compare(source: Source, done: dict[str, dict[str, Any]], incomplete: Set[str
     gone = {video: row for video, row in done.items() if video not in wanted}
     for video, one in wanted.items():
         row = done.get(video)
-        if row is not None and is_done(one, row) and not (retry and row["status"] == "quarantined"):
+        if row is not None and is_unchanged(one, row) and not (retry and row["status"] == "quarantined"):
             changes.unchanged += 1
         elif row is None and (old := moved_from(one, gone)) is not None:
             changes.moved.append((one, gone.pop(old)))
@@ -85,15 +85,15 @@ def compare(source: Source, done: dict[str, dict[str, Any]], incomplete: Set[str
     return changes
 
 
-def is_done(wanted: WantedFile, row: dict[str, Any]) -> bool:
+def is_unchanged(wanted: WantedFile, row: dict[str, Any]) -> bool:
     """Whether a file is as it was when it was read: its size and time, or else its content."""
     file = wanted.file
     if row["moments_of"] != wanted.moments_of or row["size"] != file.size:
         return False
-    return row["modified_ns"] == file.modified_ns or is_same(wanted, row)
+    return row["modified_ns"] == file.modified_ns or has_same_content(wanted, row)
 
 
-def is_same(wanted: WantedFile, row: dict[str, Any]) -> bool:
+def has_same_content(wanted: WantedFile, row: dict[str, Any]) -> bool:
     try:
         return bool(file_fingerprint(wanted.file.path) == row["fingerprint"])
     except OSError:
@@ -107,7 +107,7 @@ def moved_from(wanted: WantedFile, gone: dict[str, dict[str, Any]]) -> str | Non
         for video, row in gone.items()
         if row["size"] == wanted.file.size and row["moments_of"] == wanted.moments_of and row["status"] == "indexed"
     ]
-    return next((video for video in alike if is_same(wanted, gone[video])), None)
+    return next((video for video in alike if has_same_content(wanted, gone[video])), None)
 
 
 class Indexer:
@@ -137,17 +137,17 @@ class Indexer:
         if not changes.todo:
             return
         with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024, disable=quiet) as bar:
-            self.consume(read(grouped(changes.todo)), bar)
+            self.consume(read(file_groups(changes.todo)), bar)
 
-    def consume(self, messages: Iterator[Message], bar: Any) -> None:
+    def consume(self, messages: Iterator[ReaderMessage], bar: Any) -> None:
         """Commit what the reader gives."""
         done = 0
         with ThreadPoolExecutor(1) as writer:  # the model need not wait for the disk
             commit: Future[None] | None = None
             for message in messages:
-                if isinstance(message, Embedded):
+                if isinstance(message, EmbeddedMoments):
                     self.rows += zip(message.moments, message.vectors, strict=True)
-                elif isinstance(message, Progress):
+                elif isinstance(message, BytesRead):
                     bar.update(message.bytes)
                 elif isinstance(message, GroupEnd):
                     if commit is not None:

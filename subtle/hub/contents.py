@@ -28,10 +28,10 @@ HOMES = (
 KEY_FILES = re.compile(r"id_(rsa|dsa|ecdsa|ed25519)|_netrc|.*\.(pem|ppk|p12|pfx|jks|kdbx)")
 ASSIGNMENTS = {"Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key", "SoftLayer Credentials"}
 """Found by `KEYWORDS`, too, and slowly here."""
-CLASSES: dict[str, Any] = get_mapping_from_secret_type_to_class()
-DETECTORS = [
+SECRET_CLASSES: dict[str, Any] = get_mapping_from_secret_type_to_class()
+SECRET_DETECTORS = [
     detector()
-    for kind, detector in sorted(CLASSES.items())
+    for kind, detector in sorted(SECRET_CLASSES.items())
     if issubclass(detector, RegexBasedDetector) and kind not in ASSIGNMENTS | {"Artifactory Credentials"}
 ]
 KEYWORDS = KeywordDetector()
@@ -43,7 +43,7 @@ MORE_SECRETS = {
     "a token of GitHub": re.compile(r"\bgithub_pat_\w{22,}"),
 }
 """What `detect-secrets` does not know."""
-PREFIXED = [detector for detector in DETECTORS if detector.secret_type in {"AWS Access Key", "GitHub Token"}]
+PREFIXED = [detector for detector in SECRET_DETECTORS if detector.secret_type in {"AWS Access Key", "GitHub Token"}]
 """Those whose secrets begin in a way that no word of a vocabulary does, as those of `MORE_SECRETS` do."""
 LOOKS_MADE = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w+/=.~-]{20,}")
 """A value after `password` or `api_key` that no one would call a word or an expression."""
@@ -97,7 +97,7 @@ def machine_folders(*more: Path | str | None) -> set[str]:
     return paths - {"/", tempfile.gettempdir()}
 
 
-def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
+def check_files(files: dict[str, Path], folders: Iterable[str]) -> None:
     """Refuse text that names a folder of this machine or someone's home, and any file with a secret.
 
     Raises:
@@ -108,7 +108,7 @@ def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
     machine = re.compile(rf"(?<![\w.~*)}}\]<>-])(?:{own}|{HOMES})(?![\w.-])")
     for name, path in files.items():
         is_vocabulary = path.name in VOCABULARIES
-        is_text, lines = lines_of(path)
+        is_text, lines = text_lines(path)
         for number, line in enumerate(lines, start=1):
             if kind := secret_in(line, of_words=is_vocabulary):
                 raise ValueError(f"{name}, line {number}, holds {kind}; remove it, and revoke it where others saw it")
@@ -125,7 +125,7 @@ def secret_in(line: str, *, of_words: bool = False) -> str | None:
     for kind, pattern in MORE_SECRETS.items():
         if pattern.search(line):
             return kind
-    for detector in PREFIXED if of_words else DETECTORS:
+    for detector in PREFIXED if of_words else SECRET_DETECTORS:
         if any(detector.analyze_string(line)):
             return f"a secret ({detector.secret_type})"
     if of_words:
@@ -134,7 +134,7 @@ def secret_in(line: str, *, of_words: bool = False) -> str | None:
     return f"a secret ({KEYWORDS.secret_type})" if any(LOOKS_MADE.match(value) for value in values) else None
 
 
-def lines_of(path: Path) -> tuple[bool, Iterator[str]]:
+def text_lines(path: Path) -> tuple[bool, Iterator[str]]:
     """Whether a file is text, and its lines; of another file the first ones, read as if it were.
 
     Without its zero bytes, UTF-16 reads as UTF-8 as far as secrets go, which are ASCII.

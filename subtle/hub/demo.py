@@ -13,8 +13,8 @@ from hf_datasets.publishing.generation_code import imported_files
 from hf_models.encoders import Encoder, load_encoder
 from hf_models.feature_store import FeatureStore
 from subtle.commands import SUBTLE
-from subtle.demo_space.app import code_hash, vectors_of
-from subtle.embedding.loop import Work, read_clips
+from subtle.demo_space.app import code_hash, open_vectors
+from subtle.embedding.loop import Work, read_clip_frames
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
@@ -22,12 +22,12 @@ from subtle.run.shared_config import DataConfig
 
 SPACE = SUBTLE / "demo_space"
 VECTORS = SPACE / "vectors"
-PACKAGES = ("hf_datasets", "hf_models", "subtle")
-BARE = ("hf_datasets", "hf_models", "hf_models.encoders")
+COPIED_PACKAGES = ("hf_datasets", "hf_models", "subtle")
+BARE_PACKAGES = ("hf_datasets", "hf_models", "hf_models.encoders")
 """Packages that import more than the page needs; they go without."""
 
 
-def prepare(
+def prepare_demo(
     repo_id: str, folder: Path, *, model_repo: str, dataset_repo: str, revision: str | None = None
 ) -> Publication:
     """Write the Space; it runs with public libraries and the two repositories.
@@ -63,8 +63,8 @@ def prepare(
 def copy_page(folder: Path) -> None:
     """Copy what `app.py` imports of this project, under the same names, with the page's script and style."""
     programs = ["subtle.demo_space.app", "hf_datasets.video.worker"]  # the page starts the other
-    modules = imported_files(programs, packages=PACKAGES, bare=BARE)
-    bare = {Path(*name.split("."), "__init__.py") for name in BARE}
+    modules = imported_files(programs, packages=COPIED_PACKAGES, bare=BARE_PACKAGES)
+    bare = {Path(*name.split("."), "__init__.py") for name in BARE_PACKAGES}
     for path in [*modules, *(Path("subtle/service/page").with_suffix(end) for end in (".js", ".css"))]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         if path in bare:
@@ -82,7 +82,7 @@ def check_model() -> str:
     disable_progress_bar()
     encoder = load_encoder(str(MINIATURE_TFCOVR))
     try:
-        vectors = vectors_of(encoder, VECTORS)
+        vectors = open_vectors(encoder, VECTORS)
     except ValueError as error:
         raise ValueError(f"{error}; then publish the demo again") from error
     if not vectors:
@@ -101,7 +101,7 @@ def write_vectors(encoder: Encoder, store: FeatureStore) -> None:
     """
     failures: dict[str, str] = {}
     rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
-    read = read_clips(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size)
+    read = read_clip_frames(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size)
     vectors = {clip_id: torch.from_numpy(encoder.vectors([frames])[0]) for clip_id, frames in read}
     if failures:
         raise ValueError(

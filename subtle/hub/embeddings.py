@@ -13,7 +13,7 @@ from subtle.hub.publication import Publication
 from subtle.run.encoded_data import ENCODED_DATA
 from subtle.run.results import read_json
 
-CARD = """# Embeddings of {clips:,} clips and {texts:,} texts
+EMBEDDINGS_CARD = """# Embeddings of {clips:,} clips and {texts:,} texts
 
 Of `{dataset}`, configuration `{config}`: {clips:,} of its {all_clips:,} clips have an embedding, of size {size}.
 
@@ -35,7 +35,7 @@ IMPORTED = (
 OWN = "Stage 2 takes them for the encoders whose weights they were made with, and refuses others."
 
 
-def prepare(source: str, repo_id: str, folder: Path, *, license: str | None = None) -> Publication:
+def prepare_embeddings(source: str, repo_id: str, folder: Path, *, license: str | None = None) -> Publication:
     """Write a folder that is complete for the Hub.
 
     Args:
@@ -71,5 +71,5 @@ def prepare(source: str, repo_id: str, folder: Path, *, license: str | None = No
             shutil.copyfile(place / ENCODED_DATA, draft / ENCODED_DATA)
         write_json(draft / "results.json", results)
         header = DatasetCardData(license=license, tags=["subtle-video", "embeddings"])
-        DatasetCard(f"---\n{header}\n---\n\n{CARD.format(**said)}").save(draft / "README.md")
+        DatasetCard(f"---\n{header}\n---\n\n{EMBEDDINGS_CARD.format(**said)}").save(draft / "README.md")
     return Publication("dataset", repo_id, folder)

@@ -37,7 +37,7 @@ def without_paths(value: Any, *, shipped: Callable[[str], str] = lambda name: na
         ['no file in <path>', 'validation/accuracy', 'https://huggingface.co/org/name']
     """
     options = value.get("config", {}) if isinstance(value, dict) else {}
-    whole = {text for text in _texts(options) if Path(text).is_absolute() and len(Path(text).parts) > 1}
+    whole = {text for text in strings_in(options) if Path(text).is_absolute() and len(Path(text).parts) > 1}
     known = "|".join(re.escape(text) for text in sorted(whole, key=len, reverse=True))
     # An option is a path as a whole, blanks and all, and what follows it in a text is of that path.
     pattern = re.compile(rf"(?:{known})[^\s'\"`,;:()|<>]*|{PATH.pattern}") if known else PATH
@@ -64,9 +64,9 @@ def without_paths(value: Any, *, shipped: Callable[[str], str] = lambda name: na
     return clean(value)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def strings_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
+            yield from strings_in(item)

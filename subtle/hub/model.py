@@ -13,10 +13,10 @@ from hf_datasets.drafts import draft_of, write_json
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
 from subtle.fig.data import FEATURES_FILE
 from subtle.hub.machine_paths import SHIPPED, without_paths
-from subtle.hub.model_card import card_data, card_text
+from subtle.hub.model_card import card_body, card_data
 from subtle.hub.model_kinds import AIM
 from subtle.hub.publication import Publication, check_repo_id
-from subtle.hub.runs import Part, Run, benchmark_results, find_run
+from subtle.hub.runs import Run, SavedPart, benchmark_results, find_run
 from subtle.run.model_folders import WEIGHTS
 from subtle.run.results import read_json
 
@@ -30,13 +30,13 @@ FROM_THIS_MACHINE = ("name_or_path", "_name_or_path", "is_local", "local_files_o
 """Keys that transformers leaves in configurations of what was loaded from a folder."""
 
 
-def prepare(
+def prepare_model(
     source: str,
     repo_id: str,
     folder: Path,
     *,
     base_repo: str | None = None,
-    part: Part | Literal["classifier"] | None = None,
+    part: SavedPart | Literal["classifier"] | None = None,
     license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.
@@ -89,7 +89,7 @@ def prepare(
         address = f"https://huggingface.co/{repo_id}/tree/main"
         write_benchmark_results(draft, benchmark_results(measurements, namespace), source=address)
         data = card_data(run, draft, name, measurements, bases=bases, dataset=dataset, license_id=license_id)
-        write_card(draft, data, card_text(run, draft, repo_id, measurements, base=base))
+        write_card(draft, data, card_body(run, draft, repo_id, measurements, base=base))
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]
     needs = tuple(dict.fromkeys(one for one in named if one.startswith(f"{namespace}/") and one != repo_id))
     return Publication("model", repo_id, folder, needs)

@@ -13,7 +13,7 @@ from subtle.hub.runs import Run
 from subtle.run.results import read_json
 
 PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
-NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
+NEIGHBOR_LINK = re.compile(r"\]\(\.\./([\w.-]+)\)")
 """A link from one folder of `recipes/weights` to another."""
 SENTENCE_TRANSFORMERS_FILE = "sentence_bert_config.json"
 SENTENCE_TRANSFORMERS_MODULES = "modules.json"
@@ -81,11 +81,11 @@ def card_data(
     return ModelCardData(**data, tags=list(dict.fromkeys(tags)))
 
 
-def card_text(run: Run, folder: Path, repo_id: str, measurements: list[Measurement], *, base: str | None) -> str:
+def card_body(run: Run, folder: Path, repo_id: str, measurements: list[Measurement], *, base: str | None) -> str:
     """The body: what somebody wrote with code that loads it from the Hub, then what is computed."""
     namespace, _, name = repo_id.partition("/")
     loading = how_to_load(run.kind, folder, repo_id, base)
-    text = NEIGHBOR.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
+    text = NEIGHBOR_LINK.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
     if PYTHON_BLOCK.search(text):
         text = PYTHON_BLOCK.sub(lambda _: loading, text, count=1)
     else:
@@ -123,7 +123,7 @@ def training(kind: ModelKind, folder: Path) -> list[str]:
         parts.append(f"![Training loss and validation metrics by epoch]({CURVE_FILE})")
     if results.get("config", {}).get("train_on") == "texts":
         parts.append("It was trained on texts alone; no video was seen.")
-    counts = [f"* {cell(name)}: {value:,}" for name, value in counts_of(results.get("coverage", {}))]
+    counts = [f"* {cell(name)}: {value:,}" for name, value in all_counts(results.get("coverage", {}))]
     if counts:
         parts.append("\n".join(["Data used:", "", *counts]))
     options = {name: value for name, value in results.get("config", {}).items() if name not in INCIDENTAL}
@@ -135,10 +135,10 @@ def training(kind: ModelKind, folder: Path) -> list[str]:
     return [*parts, f"Versions: {versions}." if versions else ""]
 
 
-def counts_of(values: Any, above: str = "") -> list[tuple[str, int]]:
+def all_counts(values: Any, above: str = "") -> list[tuple[str, int]]:
     """The whole numbers among nested values, by their names joined with `/`."""
     if isinstance(values, dict):
-        return [found for name, value in values.items() for found in counts_of(value, f"{above}/{name}".lstrip("/"))]
+        return [found for name, value in values.items() for found in all_counts(value, f"{above}/{name}".lstrip("/"))]
     return [(above, values)] if isinstance(values, int) and not isinstance(values, bool) else []
 
 

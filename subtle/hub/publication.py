@@ -36,7 +36,7 @@ def check_repo_id(repo_id: str) -> None:
         raise ValueError(f"{repo_id!r} names no organization or user; write it as ORG/NAME")
 
 
-def read_card(path: Path) -> tuple[dict[str, Any], str]:
+def read_header_and_text(path: Path) -> tuple[dict[str, Any], str]:
     """The YAML header of a card, and its text.
 
     Raises:

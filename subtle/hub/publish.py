@@ -16,7 +16,7 @@ from hf_datasets.video.shared_memory import PixelFolder
 from subtle.hub.contents import files_of, hidden_files
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
-from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
+from subtle.hub.upload import UploadPlan, check_token, look_up, look_up_if_possible, make_plan, upload
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR, WEIGHTS
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -83,7 +83,7 @@ def targets_of(config: PublishConfig) -> list[Target]:
     return targets
 
 
-def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
+def prepare_publication(target: Target, config: PublishConfig, folder: Path) -> Publication:
     """The folder of what is published, complete.
 
     Raises:
@@ -95,16 +95,16 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         from subtle.hub import model
 
         given: dict[str, Any] = {"base_repo": target.base_repo, "part": target.what, "license": config.license}
-        return model.prepare(target.name, target.repo_id, folder, **given)
+        return model.prepare_model(target.name, target.repo_id, folder, **given)
     if target.what == "embeddings":
         from subtle.hub import embeddings
 
-        return embeddings.prepare(target.name, target.repo_id, folder, license=config.license)
+        return embeddings.prepare_embeddings(target.name, target.repo_id, folder, license=config.license)
     if target.what == "demo":
         from subtle.hub import demo
 
         org = target.repo_id.partition("/")[0]
-        return demo.prepare(
+        return demo.prepare_demo(
             target.repo_id,
             folder,
             model_repo=target.base_repo or f"{org}/miniature-tfcovr",
@@ -206,7 +206,7 @@ def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> lis
     publications = []
     for target, folder in zip(targets, folders, strict=True):
         try:
-            publications.append(prepare(target, config, folder))
+            publications.append(prepare_publication(target, config, folder))
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             if getattr(error, "errno", None) in NO_SPACE or "No space left on device" in str(error):
@@ -228,7 +228,7 @@ def in_order(publications: Sequence[Publication]) -> list[Publication]:
     return [by_id[repo_id] for repo_id in TopologicalSorter(graph).static_order()]
 
 
-def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
+def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[UploadPlan]:
     """What each publication changes; every refusal comes before anything is sent."""
     for publication in publications:
         remote, note = look_up_if_possible(publication) if config.dry_run else (look_up(api, publication), "")
@@ -239,7 +239,7 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
         yield plan
 
 
-def send(plans: list[Plan], api: HfApi) -> None:
+def send(plans: list[UploadPlan], api: HfApi) -> None:
     """Upload one after the other.
 
     Raises:

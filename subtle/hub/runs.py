@@ -8,24 +8,24 @@ from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 from hf_datasets.builders import RENDERED
+from hf_datasets.long_videos import SPLITS
 from hf_datasets.registry import task_id
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED
 from subtle.hub.model_kinds import ADAPTERS, KINDS, ModelKind
-from subtle.hub.publication import read_card
+from subtle.hub.publication import read_header_and_text
 from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.results import read_json
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
-Part = Literal["model", "adapter"]
+SavedPart = Literal["model", "adapter"]
 DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
-PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
+RESULT_PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
 """What recipes write into results.json beside the metrics."""
-SPLITS = ("train", "validation", "test")
 NEIGHBOR = re.compile(r"\.\./([\w.-]+)")
 """How the card of a folder in `recipes/weights` names another."""
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-METRICS = (
+METRIC_NAMES = (
     ("map_at_k", re.compile(r"map@\d+")),
     ("vcmr_recall", re.compile(r"(?:vcmr|svmr|vr)_recall@.+")),
     ("comprehensive_accuracy", re.compile(r"comprehensive_accuracy|accuracy/.+")),
@@ -117,7 +117,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
     for name, value in flattened(results["figures"]):
         first, _, rest = name.partition("/")
         metric = rest if first in SPLITS else name
-        own = next((own for own, pattern in METRICS if pattern.fullmatch(metric)), None)
+        own = next((own for own, pattern in METRIC_NAMES if pattern.fullmatch(metric)), None)
         found.append(
             Measurement(
                 metric=metric,
@@ -214,7 +214,7 @@ def is_folder(name: str) -> bool:
     return not HUB_ID.fullmatch(name) or name.startswith("outputs/") or Path(name).exists()
 
 
-def find_run(source: str, part: Part | None = None) -> Run:
+def find_run(source: str, part: SavedPart | None = None) -> Run:
     """The run that a name in `recipes/weights`, the folder of a run, or the `model` or `adapter` in it stands for.
 
     Raises:
@@ -224,7 +224,7 @@ def find_run(source: str, part: Part | None = None) -> Run:
     folder = WEIGHTS / source if source in shipped else Path(source)
     if not folder.is_dir():
         raise ValueError(f"{source} is not a folder, and not among the weights that ship ({', '.join(shipped)})")
-    run = folder if (folder / "results.json").is_file() or folder.name not in get_args(Part) else folder.parent
+    run = folder if (folder / "results.json").is_file() or folder.name not in get_args(SavedPart) else folder.parent
     if not (run / "results.json").is_file():
         if (run / "run.json").is_file() or (run / "checkpoints").is_dir():
             raise ValueError(
@@ -237,7 +237,7 @@ def find_run(source: str, part: Part | None = None) -> Run:
         )
     parts = [folder / name for name in (part or "model", "model")] if folder == run else []
     model = next((path for path in parts if path.is_dir()), folder)
-    kind = kind_of(model)
+    kind = model_kind(model)
     if part and (part == "adapter") != kind.is_adapter:
         raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind.is_adapter else 'a model'}")
     evaluations = {} if model == run else find_evaluations(model)
@@ -274,7 +274,7 @@ def read_results(path: Path) -> dict[str, Any]:
     results = read_json(path)
     if not isinstance(results.get("figures"), dict):
         raise ValueError(f"{path} has no metrics under `figures`, as every recipe writes them")
-    wrong = [name for name, kind in PARTS.items() if name in results and not isinstance(results[name], kind)]
+    wrong = [name for name, kind in RESULT_PARTS.items() if name in results and not isinstance(results[name], kind)]
     if not all(isinstance(epoch, dict) for epoch in results.get("history", [])):
         wrong.append("history")
     if wrong:
@@ -282,7 +282,7 @@ def read_results(path: Path) -> dict[str, Any]:
     return results
 
 
-def kind_of(model: Path) -> ModelKind:
+def model_kind(model: Path) -> ModelKind:
     """What kind of model a folder holds.
 
     Raises:
@@ -308,4 +308,4 @@ def written_card(model: Path) -> tuple[dict[str, Any], str]:
     path = model / "README.md"
     if not path.is_file() or PEFT_TEMPLATE in path.read_text(encoding="utf-8"):
         return {}, ""
-    return read_card(path)
+    return read_header_and_text(path)

@@ -1,9 +1,9 @@
 """A folder and its repository on the Hub: what would change, and the one commit that changes it.
 
-Whose is a file of the repository? A publication's commits have a title of their own (`TITLE`), and the Hub knows which
-commit changed a file last. Files that one of them changed last, and that the new folder lacks, are deleted in the same
-commit. All others stay: `.gitattributes`, results and discussions that other people added. A card that someone else
-changed last stays too. A repository in which nothing is ours is left alone, unless it is taken over.
+Whose is a file of the repository? A publication's commits have a title of their own (`COMMIT_TITLE`), and the Hub knows
+which commit changed a file last. Files that one of them changed last, and that the new folder lacks, are deleted in the
+same commit. All others stay: `.gitattributes`, results and discussions that other people added. A card that someone
+else changed last stays too. A repository in which nothing is ours is left alone, unless it is taken over.
 """
 
 import importlib.metadata
@@ -27,15 +27,15 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from rich.filesize import decimal
 
-from subtle.hub.contents import check_text, files_of, hidden_files, machine_folders
+from subtle.hub.contents import check_files, files_of, hidden_files, machine_folders
 from subtle.hub.options import PublishConfig
-from subtle.hub.publication import Publication, check_repo_id, read_card
+from subtle.hub.publication import Publication, check_repo_id, read_header_and_text
 
-CARD = "README.md"
+CARD_FILE = "README.md"
 STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html"}
 """What a Space runs on -> the file that it starts with."""
-ATTRIBUTES = ".gitattributes"
-TITLE = re.compile(r"Publish \d+ files? with subtle-video \S+")
+GIT_ATTRIBUTES = ".gitattributes"
+COMMIT_TITLE = re.compile(r"Publish \d+ files? with subtle-video \S+")
 OF_THE_HUB = "initial commit"
 """The title of the commit with which the Hub makes a repository."""
 OF_ANSWERS = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
@@ -66,16 +66,16 @@ class Remote:
     @cached_property
     def ours(self) -> set[str]:
         """Files that a publication changed last."""
-        return {name for name, file in self.files.items() if TITLE.fullmatch(title_of(file))}
+        return {name for name, file in self.files.items() if COMMIT_TITLE.fullmatch(commit_title(file))}
 
     @property
     def is_strange(self) -> bool:
         """Whether someone else filled it."""
-        return not self.ours and any(title_of(file) != OF_THE_HUB for file in self.files.values())
+        return not self.ours and any(commit_title(file) != OF_THE_HUB for file in self.files.values())
 
 
 @dataclass(frozen=True)
-class Plan:
+class UploadPlan:
     """What a publication does to its repository."""
 
     publication: Publication
@@ -97,20 +97,20 @@ class Plan:
     @property
     def keeps_card(self) -> bool:
         """Whether someone edited the card on the Hub, and it stays."""
-        there = self.remote.files.get(CARD)
-        is_ours = there is None or CARD in self.remote.ours or title_of(there) == OF_THE_HUB
-        return not (is_ours or CARD in self.same or self.config.replace_card or self.takes_over)
+        there = self.remote.files.get(CARD_FILE)
+        is_ours = there is None or CARD_FILE in self.remote.ours or commit_title(there) == OF_THE_HUB
+        return not (is_ours or CARD_FILE in self.same or self.config.replace_card or self.takes_over)
 
     @property
     def sent(self) -> list[str]:
         """Files that are added or replaced."""
-        return [name for name in self.files if name not in self.same and not (name == CARD and self.keeps_card)]
+        return [name for name in self.files if name not in self.same and not (name == CARD_FILE and self.keeps_card)]
 
     @property
     def deleted(self) -> list[str]:
         """Files of the repository that go."""
         candidates = set(self.remote.files) if self.takes_over else self.remote.ours
-        return sorted(candidates - set(self.files) - {ATTRIBUTES})
+        return sorted(candidates - set(self.files) - {GIT_ATTRIBUTES})
 
     @property
     def is_empty(self) -> bool:
@@ -121,14 +121,14 @@ class Plan:
         """The plan as people read it: files with sizes, and what happens to each."""
         total = decimal(sum(path.stat().st_size for path in self.files.values()))
         publication = self.publication
-        yield f"{publication.repo_id} ({publication.repo_type}): {counted(self.files)}, {total}"
+        yield f"{publication.repo_id} ({publication.repo_type}): {count_files(self.files)}, {total}"
         marks = dict.fromkeys(self.same, "=") | {name: "~" for name in self.sent if name in self.remote.files}
         for name, path in self.files.items():
-            mark = "!" if name == CARD and self.keeps_card else marks.get(name, "+")
+            mark = "!" if name == CARD_FILE and self.keeps_card else marks.get(name, "+")
             yield f"  {mark} {decimal(path.stat().st_size):>9}  {name}"
         for name in self.deleted:
             yield f"  - {decimal(self.remote.files[name].size):>9}  {name}"
-        others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - {ATTRIBUTES})
+        others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - {GIT_ATTRIBUTES})
         if others:
             yield f"  files that others put there stay: {', '.join(others)}"
         if hidden := hidden_files(publication.folder):
@@ -140,12 +140,12 @@ class Plan:
             )
 
 
-def title_of(file: RepoFile) -> str:
+def commit_title(file: RepoFile) -> str:
     """The title of the commit that changed a file last."""
     return file.last_commit.title if file.last_commit else ""
 
 
-def counted(files: Collection[str]) -> str:
+def count_files(files: Collection[str]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
@@ -159,7 +159,7 @@ def is_same(path: Path, there: RepoFile) -> bool:
         return sha_fileobj(file).hex() == there.lfs.sha256
 
 
-def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -> Plan:
+def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -> UploadPlan:
     """What a publication changes.
 
     Raises:
@@ -169,12 +169,12 @@ def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -
     """
     check_repo_id(publication.repo_id)
     files = files_of(publication.folder)
-    check_text(files, machine_folders(publication.folder, config.output_dir, config.data_dir, config.video_dir))
-    header = read_card(files[CARD])[0]
+    check_files(files, machine_folders(publication.folder, config.output_dir, config.data_dir, config.video_dir))
+    header = read_header_and_text(files[CARD_FILE])[0]
     if publication.repo_type == "space":
         check_space(header, files)
     if remote.is_strange and not config.take_over:
-        some = ", ".join([*sorted(set(remote.files) - {ATTRIBUTES})[:3], "..."])
+        some = ", ".join([*sorted(set(remote.files) - {GIT_ATTRIBUTES})[:3], "..."])
         raise ValueError(
             f"{publication.repo_id} holds files that this command did not publish ({some}); publish under another "
             "name, or add --take_over to replace them all (the repository's history keeps them)"
@@ -183,7 +183,7 @@ def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -
         raise ValueError(
             f"{publication.repo_id} is public; make it private in its settings first, or leave out --private"
         )
-    plan = Plan(publication, files, remote, config)
+    plan = UploadPlan(publication, files, remote, config)
     if config.tag in remote.tags and not (plan.is_empty and remote.tags[config.tag] == remote.head):
         raise ValueError(f"{publication.repo_id} has a tag {config.tag} for another commit; name another --tag")
     return plan
@@ -228,7 +228,7 @@ def check_token(api: HfApi, repo_id: str) -> None:
         api.whoami()
 
 
-def upload(api: HfApi, plan: Plan) -> str:
+def upload(api: HfApi, plan: UploadPlan) -> str:
     """Make the repository what the folder is, in one commit, or in none where it is that already.
 
     Large files go first, and those that the Hub has are not sent again; only the commit makes them visible.
@@ -244,7 +244,7 @@ def upload(api: HfApi, plan: Plan) -> str:
     with explained(publication.repo_id):
         head = remote.head
         if remote.private is None:
-            sdk = read_card(plan.files[CARD])[0]["sdk"] if publication.repo_type == "space" else None
+            sdk = read_header_and_text(plan.files[CARD_FILE])[0]["sdk"] if publication.repo_type == "space" else None
             api.create_repo(**where, private=plan.config.private or None, exist_ok=True, space_sdk=sdk)
             head = api.repo_info(**where).sha
         if not plan.is_empty:
@@ -255,7 +255,7 @@ def upload(api: HfApi, plan: Plan) -> str:
                     *(CommitOperationDelete(name, is_folder=False) for name in plan.deleted),
                     *(CommitOperationAdd(name, plan.files[name]) for name in plan.sent),
                 ],
-                commit_message=f"Publish {counted(plan.files)} with subtle-video {version}",
+                commit_message=f"Publish {count_files(plan.files)} with subtle-video {version}",
                 parent_commit=head,
             ).oid
     if tag and tag not in remote.tags:

@@ -12,7 +12,7 @@ from hf_datasets.tfcovr import builder
 from metrics.map_at_k.scoring import mean_average_precision
 
 from .data import OnOurData, metadata_of
-from .segments import described, segment_of, table
+from .segments import segment_identity, segment_of, table
 
 CUTS = (1, 5, 10, 25, 50)
 LEFT_OUT, KEPT = "own_clip_left_out", "own_clip_kept"
@@ -71,7 +71,7 @@ class ComposedRetrieval(OnOurData, AbsTaskRetrieval):
             relevant_docs={row["query_id"]: dict.fromkeys(row["target_clip_ids"], 1) for row in usable},
             top_ranked=None,
         )
-        rows: list[Any] = [(name, described(segment)) for name, segment in found.items()]
+        rows: list[Any] = [(name, segment_identity(segment)) for name, segment in found.items()]
         rows += [tuple(row[name] for name in ("query_id", "query_clip_id", "modification_text")) for row in usable]
         rows += [sorted(row["target_clip_ids"]) for row in usable]
         self.set_data({"default": {self.split: data}}, rows)
@@ -185,7 +185,7 @@ def export_composed(task: ComposedRetrieval, folder: str | Path) -> None:
     task.load_data()
     data = task.dataset["default"][task.split]
     root = None if task.video_dir is None else Path(task.video_dir).resolve()
-    parts = {part: [named(row, root) for row in data[part]] for part in ("corpus", "queries")}
+    parts = {part: [with_segment_columns(row, root) for row in data[part]] for part in ("corpus", "queries")}
     qrels = [
         {"query-id": query, "corpus-id": name, "score": score}
         for query, relevant in data["relevant_docs"].items()
@@ -194,7 +194,7 @@ def export_composed(task: ComposedRetrieval, folder: str | Path) -> None:
     write_mteb_layout(folder, parts["corpus"], parts["queries"], qrels, split=task.split)
 
 
-def named(row: dict[str, Any], root: Path | None) -> dict[str, Any]:
+def with_segment_columns(row: dict[str, Any], root: Path | None) -> dict[str, Any]:
     """A row with the columns of its segment: the file's name, below `root` if it is there, and the times."""
     segment, path = row["video"], Path(row["video"].path)
     name = path.relative_to(root).as_posix() if root and path.is_relative_to(root) else path.name

@@ -15,7 +15,7 @@ from hf_datasets.comp import builder
 from metrics.comprehensive_accuracy.scoring import comprehensive_accuracy
 
 from .data import OnOurData, metadata_of
-from .segments import described, segment_of, table
+from .segments import segment_identity, segment_of, table
 
 
 class ContrastClassification(OnOurData, AbsTaskPairClassification):
@@ -45,7 +45,7 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
             label=[label for _ in kept for label in (1, 0)],
         )
         texts = [(row["key"], row["positive_text"], row["negative_text"]) for row in kept]
-        self.set_data({self.split: pairs}, [*map(described, segments), *texts])
+        self.set_data({self.split: pairs}, [*map(segment_identity, segments), *texts])
 
     def _compute_metrics(self, similarity_scores: Any, labels: list[int]) -> dict[str, float]:
         scores = super()._compute_metrics(similarity_scores, labels)

@@ -8,7 +8,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +25,10 @@ from hf_models.encoders import Encoder, TFCoVREncoder
 from hf_models.encoders.protocol import mean_of
 from hf_models.fingerprints import key_of
 from hf_models.frame_reading import frames_read
+from hf_models.tfcovr.ranking import QueryParts
 
 from .segments import Segment
 
-QueryParts = Literal["both", "video", "text"]
 RANDOM_SIZE = 64
 MOST_KNOWN = 2**16
 """Videos whose embeddings an encoder keeps: 200 MB of 768 numbers each."""
@@ -179,7 +179,7 @@ class RandomEncoder(SegmentEncoder):
 
     def embed_videos(self, frames: list[Any]) -> Tensor:
         """Unit-norm `(B, RANDOM_SIZE)`."""
-        return self._random([named(video) for video in frames])
+        return self._random([segment_name(video) for video in frames])
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, RANDOM_SIZE)`."""
@@ -193,10 +193,10 @@ class RandomEncoder(SegmentEncoder):
         return F.normalize(torch.from_numpy(np.stack(rows)), dim=-1)
 
 
-def named(video: Any) -> str:
+def segment_name(video: Any) -> str:
     """A segment by its file's name and its times: the folder is another one on each machine.
 
-    >>> named(Segment("/cache/vault.mp4", 1.0, 2.5))
+    >>> segment_name(Segment("/cache/vault.mp4", 1.0, 2.5))
     'vault.mp4 1.0 2.5'
     """
     if not isinstance(video, Segment):

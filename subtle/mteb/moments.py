@@ -14,7 +14,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from hf_datasets.fig import builder
 
 from .data import OnOurData, metadata_of
-from .segments import Segment, described, table
+from .segments import Segment, segment_identity, table
 
 
 class CaptionRetrieval(OnOurData, AbsTaskRetrieval):
@@ -53,7 +53,7 @@ class CaptionRetrieval(OnOurData, AbsTaskRetrieval):
             relevant_docs=relevant,
             top_ranked=None,
         )
-        rows = [(name, described(segment)) for name, segment in documents.items()]
+        rows = [(name, segment_identity(segment)) for name, segment in documents.items()]
         self.set_data({"default": {self.split: data}}, [*rows, *captions.items(), *relevant.items()])
 
     def task_specific_scores(self, *_: Any, **__: Any) -> dict[str, float]:

@@ -121,7 +121,7 @@ def segment_of(row: dict[str, Any], start: str = "start_seconds", end: str = "en
     return Segment(row["video"], row[start], row[end]) if row["video"] else None
 
 
-def described(segment: Segment) -> tuple[Any, ...]:
+def segment_identity(segment: Segment) -> tuple[Any, ...]:
     """What tells a segment from another on any machine: the file's name and size, and the times."""
     path = Path(segment.path)
     size = path.stat().st_size if path.is_file() else None

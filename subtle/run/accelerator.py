@@ -16,7 +16,7 @@ from subtle.run.shared_config import Device
 # ten minutes. Where one fails, the launcher ends the others at once.
 LONGEST_WAIT = timedelta(days=1)
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 REQUEUE = 75
 """Exit status of a run that a signal or `max_hours` stopped: sysexits.h's EX_TEMPFAIL, start it again."""
 
@@ -30,7 +30,7 @@ def processes(*, cpu: bool = False) -> PartialState:
     return PartialState(cpu, timeout=LONGEST_WAIT)
 
 
-def from_main(find: Callable[[], Found]) -> Found:
+def from_main(find: Callable[[], Value]) -> Value:
     """What the main process finds, on every process; only it need see the files, and where it refuses all end.
 
     Example:
@@ -49,7 +49,7 @@ def from_main(find: Callable[[], Found]) -> Found:
         raise refusal
     if answer is None:  # the main process says why
         raise SystemExit(1)
-    return cast("Found", answer[0])
+    return cast("Value", answer[0])
 
 
 def make_accelerator(

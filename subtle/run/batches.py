@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-Item = TypeVar("Item")
+Element = TypeVar("Element")
 
 
-def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def batched(items: Iterable[Element], size: int) -> Iterator[list[Element]]:
     """Lists of at most `size` items, as `itertools.batched` of Python 3.12.
 
     Example:

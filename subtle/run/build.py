@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.table import Table
 from tqdm import tqdm
@@ -19,7 +19,7 @@ from hf_datasets.drafts import draft_of, sweep, write_json
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError
 from hf_datasets.generation.dry_run import DryRun
-from hf_datasets.generation.generate import generate
+from hf_datasets.generation.generate import Record, Row, generate
 from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.prices import Meter
@@ -33,13 +33,11 @@ from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
 
-Row = TypeVar("Row")
-Record = TypeVar("Record")
 METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
 
 
 @dataclass
-class Step:
+class BuildStep:
     """One step of the report: accepted records, rejections by reason, and cost."""
 
     name: str
@@ -65,13 +63,13 @@ class Build:
         self.cache = AnswerCache(config.cache) if writes or (config.model and Path(config.cache).is_file()) else None
         if self.cache is not None and isinstance(self.chat, OpenAIChat) and config.max_usd is not None:
             self.chat.share_budget(self.cache, str(self.output_dir.resolve()))
-        self.steps: list[Step] = []
+        self.steps: list[BuildStep] = []
         self.rejections: list[tuple[str, Rejection]] = []
         self.stopped: str | None = None
 
     def passed(self, name: str, records: Iterable[Record | Rejection]) -> Iterator[Record]:
         """Yield the accepted records of a step, and keep its rejections."""
-        step = Step(name)
+        step = BuildStep(name)
         self.steps.append(step)
         for record in records:
             if isinstance(record, Rejection):
@@ -250,7 +248,7 @@ def spent_since(before: Meter, after: Meter) -> Meter:
     return Meter(after.price, **{name: getattr(after, name) - getattr(before, name) for name in counted})
 
 
-def steps_table(steps: list[Step], chat: Chat) -> Table:
+def steps_table(steps: list[BuildStep], chat: Chat) -> Table:
     """One line per step; of a chat model also requests, tokens and cost, as ranges in a dry run."""
     charged = not isinstance(chat, RuleBasedGenerator)
     table = Table(title=f"writer: {chat.model}", title_justify="left")
@@ -285,7 +283,7 @@ def meter_cells(low: Meter, high: Meter | None) -> list[str]:
     ]
 
 
-def reasons_table(steps: list[Step]) -> Table:
+def reasons_table(steps: list[BuildStep]) -> Table:
     """The rejected rows of each step by reason."""
     table = Table(title="rejected, and why", title_justify="left")
     table.add_column("step")
@@ -312,7 +310,7 @@ def explain(chat: DryRun) -> str:
     )
 
 
-def run(build: Callable[[Any], int], config: BuildConfig) -> int:
+def run_build(build: Callable[[Any], int], config: BuildConfig) -> int:
     """Run a build; one that is stopped before anything could be kept gives one line on stderr and exit status 1."""
     try:
         return build(config)

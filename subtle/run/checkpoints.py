@@ -103,7 +103,7 @@ class Checkpoints:
         except (OSError, ValueError, KeyError) as error:
             raise SystemExit(f"{folder / PROGRESS} is damaged ({error}); {AGAIN}") from None
         # accelerate goes on without random states that it cannot read, and would train to other weights.
-        if cut := sorted(name for name, size in sizes.items() if size_of(folder / name) != size):
+        if cut := sorted(name for name, size in sizes.items() if file_size(folder / name) != size):
             raise SystemExit(f"{os.path.normpath(folder / cut[0])} is damaged, as by a power loss; {AGAIN}")
         return folder.name, progress, sizes
 
@@ -113,7 +113,7 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         for name, size in sizes.items():
             path = folder / name
-            lacks = size_of(path) != size
+            lacks = file_size(path) != size
             if path.parent != folder or not any(gather_object([lacks])):  # only the main process reads the best weights
                 continue
             with ExitStack() as opened:
@@ -143,7 +143,7 @@ class Checkpoints:
                 if not (unfinished / name).is_file():  # it is on another node
                     (unfinished / name).write_bytes(state)
             files = [path for path in (*unfinished.rglob("*"), self.best_weights) if path.is_file()]
-            sizes = {os.path.relpath(path, unfinished): size_of(path) for path in files}
+            sizes = {os.path.relpath(path, unfinished): file_size(path) for path in files}
             write_json(unfinished / PROGRESS, asdict(progress) | {"sizes": sizes})
             to_disk(*unfinished.rglob("*"), unfinished)
             if not complete.exists():
@@ -155,6 +155,6 @@ class Checkpoints:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     """The bytes of a file; -1 where there is none."""
     return path.stat().st_size if path.is_file() else -1

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from datasets import Dataset, DatasetDict, load_dataset
 
@@ -19,8 +19,8 @@ from hf_datasets.video.pool import NO_FILE
 from subtle.options import given_in
 from subtle.run.results import DATASET_COMMITS
 from subtle.run.shared_config import DataConfig
+from subtle.running import Config
 
-Config = TypeVar("Config")
 DOES_NOT_DECODE = "does not decode"
 NO_EMBEDDING = "no imported embedding"
 COMMIT = re.compile(r"[0-9a-f]{40}")

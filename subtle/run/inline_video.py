@@ -15,7 +15,7 @@ MAX_FRAMES = 90
 SIDE = 160
 
 
-def encode_clip(clip: dict[str, Any]) -> str | None:
+def clip_data_url(clip: dict[str, Any]) -> str | None:
     """The clip of a `tfcovr` clips row as a `data:video/mp4` URL; None where its video is not here or not readable."""
     if not clip["video"]:
         return None

@@ -114,11 +114,11 @@ class BatchLoader:
         yield from self.loader
 
 
-class Parts(Dataset[Any]):
+class NamedDatasets(Dataset[Any]):
     """Several datasets as one, which the same workers read; an item is indexed by the name of its part and its index.
 
     Example:
-        >>> Parts({"train": ["a", "b"], "test": ["c"]})["train", 1]
+        >>> NamedDatasets({"train": ["a", "b"], "test": ["c"]})["train", 1]
         'b'
     """
 

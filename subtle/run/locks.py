@@ -10,7 +10,7 @@ from hf_datasets.drafts import writing
 
 LOCK = "run.lock"
 # Loader processes of a killed run hold its lock until they notice, which takes PyTorch's up to 5 seconds.
-TIMEOUT_SECONDS = 10.0
+LOCK_SECONDS = 10.0
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def only_run_in(folder: Path, option: str = "--output_dir", name: str = LOCK) ->
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(Timeout):
-            lock.acquire(timeout=TIMEOUT_SECONDS)
+            lock.acquire(timeout=LOCK_SECONDS)
     if not lock.is_locked:
         raise OSError(f"another run is writing to {folder}; wait until it ends, or name another {option}")
     try:

@@ -40,7 +40,7 @@ def load_encoders(
         tokenizer = AutoTokenizer.from_pretrained(config.text_model)
         return model, TFCoVRProcessor(AIMVideoProcessor(), tokenizer, number_words=config.number_words)
     made_for = getattr(getattr(model.vision_model, "config", None), "num_frames", None)
-    processor = load_processor(config, made_for)
+    processor = load_tfcovr_processor(config, made_for)
     num_frames = processor.video_processor.num_frames
     if made_for not in {None, num_frames}:
         raise SystemExit(
@@ -60,7 +60,7 @@ def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcess
     return model.eval(), AutoProcessor.from_pretrained(folder)
 
 
-def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVRProcessor:
+def load_tfcovr_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVRProcessor:
     """The video processor of the video encoder, or one made from an image model's, and the text encoder's tokenizer.
 
     Where neither configuration nor video processor name a number of frames, it is that which the model is `made_for`.

@@ -7,10 +7,14 @@ from rich.table import Table
 from hf_models.cards import cell
 from subtle.run.screen import Screen
 
-WIDTH = 100
+REPORT_WIDTH = 100
 """Columns of what is printed where no terminal says how many it has."""
 WIDEST = 40
 """Characters of a cell beyond which it takes several lines."""
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
 
 
 def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first: Sequence[str] = ()) -> None:
@@ -23,7 +27,7 @@ def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first:
         first: headings that come before all others where not all fit.
     """
     console = Screen()
-    room = console.width if console.is_terminal else WIDTH
+    room = console.width if console.is_terminal else REPORT_WIDTH
     widths = []
     for place, heading in enumerate(head):
         longest = max((len(row[place]) for row in cells), default=0)

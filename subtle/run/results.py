@@ -21,10 +21,10 @@ LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", 
 @cache
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that results depend on."""
-    return {"python": platform.python_version()} | {name: version_of(name) for name in LIBRARIES}
+    return {"python": platform.python_version()} | {name: library_version(name) for name in LIBRARIES}
 
 
-def version_of(library: str) -> str:
+def library_version(library: str) -> str:
     """One by one: reading what all distributions say of themselves takes half a second."""
     try:
         return importlib.metadata.version(library)

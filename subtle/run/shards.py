@@ -14,7 +14,7 @@ from torch import Tensor
 from subtle.engines import run_on_ray
 from subtle.run.batches import batched
 
-FOLDERS = ("vision_model", "text_model", "output_dir")
+FOLDER_OPTIONS = ("vision_model", "text_model", "output_dir")
 SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "failure")),
@@ -112,7 +112,7 @@ def check_origin(here: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
 def with_absolute_folders(config: Any) -> dict[str, Any]:
     """The fields of a configuration for a worker, which has another working directory."""
     values = asdict(config)
-    for name in FOLDERS:
+    for name in FOLDER_OPTIONS:
         if name in values and Path(values[name] or "").is_dir():
             values[name] = str(Path(values[name]).resolve())
     return values

@@ -13,7 +13,7 @@ from subtle.run.gpus import peak_flops
 LOG_STEPS = 10
 """Of so many steps one is logged, from the first on."""
 
-Batch = TypeVar("Batch")
+AnyBatch = TypeVar("AnyBatch")
 
 
 class StepMonitor:
@@ -40,7 +40,7 @@ class StepMonitor:
         """Begin to measure anew, after what is no training."""
         self.since, self.rows, self.waited_seconds = time.perf_counter(), 0.0, 0.0
 
-    def waiting(self, batches: "Iterator[Batch]") -> "Iterator[Batch]":
+    def waiting(self, batches: "Iterator[AnyBatch]") -> "Iterator[AnyBatch]":
         """The batches, with the time counted until each is there; the FLOPs of the first step are counted, too."""
         while True:
             begin = time.perf_counter()

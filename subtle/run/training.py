@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from accelerate import Accelerator
@@ -37,9 +37,8 @@ from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 from subtle.run.schedules import rate_factor
-from subtle.run.step_monitor import LOG_STEPS, StepMonitor
+from subtle.run.step_monitor import LOG_STEPS, AnyBatch, StepMonitor
 
-Batch = TypeVar("Batch")
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 PROFILED_STEPS = {"wait": 2, "warmup": 2, "active": 3, "repeat": 1}
 MOST_SHOWN = 10
@@ -254,7 +253,7 @@ class TrainingRun(ABC):
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
 
-    def fetched(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def fetched(self, batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
         """The batches of an epoch; the time until each is there is measured for the tracker."""
         return self.monitor.waiting(iter(batches)) if self.monitor else iter(batches)
 
@@ -513,7 +512,7 @@ class TrainingRun(ABC):
                 state = state or model.state_dict()
                 model.save_pretrained(unfinished, state_dict=dict(state), **options)  # which empties what it is given
                 loaded = type(model).from_pretrained(unfinished).state_dict()
-            check_same(state, loaded, str(self.output_dir / folder))
+            check_same_weights(state, loaded, str(self.output_dir / folder))
             for processor in processors:
                 processor.save_pretrained(unfinished)
             for name, content in (files or {}).items():
@@ -556,14 +555,14 @@ class TrainingRun(ABC):
         shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
 
 
-def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
+def check_same_weights(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
     """Refuse to publish what is not what was trained.
 
     Raises:
         AssertionError: A weight is missing, or differs by more than rounding.
 
     Example:
-        >>> check_same({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
+        >>> check_same_weights({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
         Traceback (most recent call last):
         AssertionError: model would not hold what was trained: of 1 weights 1 differ or are missing, as _orig_mod.bias
     """

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from subtle.service.api import Asked, FoundMoment, Mark, Service
 
-INSTRUCTIONS = (
+AGENT_INSTRUCTIONS = (
     "Search an archive of videos for moments by what happens in them. Describe an action in a sentence, or give a "
     "found moment and say what is different. Look at pictures before you name a result; scores are comparable within "
     "one search alone. more_like and less_like move a query towards moments that are right."
@@ -25,7 +25,7 @@ class Agents:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        server = MCPServer("subtle", instructions=INSTRUCTIONS, log_level="WARNING")
+        server = MCPServer("subtle", instructions=AGENT_INSTRUCTIONS, log_level="WARNING")
         for tool in (self.search, self.look, self.mark):
             server.add_tool(self.telling(tool))
         # `Entrance` has looked at the host, the origin and the token.

@@ -41,16 +41,14 @@ from hf_datasets.footage.files import file_fingerprint
 from hf_datasets.video import VideoError
 from hf_models.index.search import search_many
 from hf_models.index.store import IndexDamagedError, ModelChangedError, quoted
-from subtle.index import Index
+from subtle.index import TOGETHER, Index
 from subtle.service.cards import footage_of
 from subtle.service.marks import Marks
 from subtle.service.media import Footage, Media, plain, why_foreign
-from subtle.service.searching import MAX_CHARACTERS, Query
+from subtle.service.searching import LONGEST_QUERY, Query
 
 PATHS = ("search", "moments", "marks", "health", "metrics", "mcp", "docs", "openapi.json")
 """First parts of the addresses that are the service's; all others are the page's."""
-TOGETHER = 64
-"""Most queries that are encoded and searched at once."""
 WAITING = 512
 """Most queries that wait; more are told to come back."""
 MULTIPART_BYTES = 1_000_000  # beside the clip
@@ -59,7 +57,7 @@ CLOSED = {"Connection": "close"}  # or a client would go on sending what nobody 
 LINGER_SECONDS = 5.0
 """How long what a refused client still sends is thrown away. Closed at once, its own system would lose the answer."""
 LOG = logging.getLogger("subtle.service")
-Word = Annotated[str, Field(max_length=4096)]
+ShortText = Annotated[str, Field(max_length=4096)]
 
 
 class Asked(BaseModel):
@@ -67,17 +65,17 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str | None = Field(None, max_length=MAX_CHARACTERS, description="What to look for, or what is different.")
-    moment_id: Word | None = Field(None, description="A moment of the index as the query clip.")
+    text: str | None = Field(None, max_length=LONGEST_QUERY, description="What to look for, or what is different.")
+    moment_id: ShortText | None = Field(None, description="A moment of the index as the query clip.")
     start_seconds: float | None = Field(None, ge=0, description="Where the clip starts in its video.")
     end_seconds: float | None = Field(None, gt=0, description="Where the clip ends in its video.")
     limit: int = Field(10, ge=1, le=200)
-    where: Word | None = Field(None, description="Condition in SQL on the moments' columns.")
-    folder: Word | None = Field(None, description="Only videos below this folder of the index.")
+    where: ShortText | None = Field(None, description="Condition in SQL on the moments' columns.")
+    folder: ShortText | None = Field(None, description="Only videos below this folder of the index.")
     min_score: float | None = None
     exclude_same_video: bool = False
-    more_like: list[Word] = Field([], max_length=100, description="Ids of moments that are right.")
-    less_like: list[Word] = Field([], max_length=100, description="Ids of moments that are wrong.")
+    more_like: list[ShortText] = Field([], max_length=100, description="Ids of moments that are right.")
+    less_like: list[ShortText] = Field([], max_length=100, description="Ids of moments that are wrong.")
 
 
 class FoundMoment(BaseModel):
@@ -106,10 +104,10 @@ class Mark(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    moment_id: Word
+    moment_id: ShortText
     is_right: bool | None
-    text: str = Field("", max_length=MAX_CHARACTERS)
-    query_moment_id: Word | None = None
+    text: str = Field("", max_length=LONGEST_QUERY)
+    query_moment_id: ShortText | None = None
 
 
 class Health(BaseModel):
@@ -318,7 +316,7 @@ class Service:
             return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the body'}: {one['msg']}" for one in wrong)
         if isinstance(error, TimeoutError):
             return f"this took longer than {self.timeout_seconds:g} s"
-        detail = plain(error) if status_of(error) == 422 else f"the index cannot be searched now: {plain(error)}"
+        detail = plain(error) if http_status(error) == 422 else f"the index cannot be searched now: {plain(error)}"
         for path in {str(self.index.store.path), str(self.media.folder), str(Path.cwd())}:
             detail = detail.replace(path, "the index")
         return detail
@@ -364,7 +362,7 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-def status_of(error: BaseException) -> int:
+def http_status(error: BaseException) -> int:
     """The HTTP status of an exception of the library."""
     if isinstance(error, IndexDamagedError | ModelChangedError):
         return 503  # until somebody mends the index
@@ -505,7 +503,7 @@ def build_api(service: Service, *, token: str | None = None, per_minute: int | N
     async def failed(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, StarletteHTTPException):
             return problem(error.status_code, service.said_of(error), dict(error.headers or {}))
-        return problem(status_of(error), service.said_of(error), CLOSED if isinstance(error, TimeoutError) else None)
+        return problem(http_status(error), service.said_of(error), CLOSED if isinstance(error, TimeoutError) else None)
 
     for kind in (StarletteHTTPException, RequestValidationError, ValueError, OSError, RuntimeError):
         api.add_exception_handler(kind, failed)

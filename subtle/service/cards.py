@@ -30,7 +30,7 @@ def choices(media: Media, rows: Sequence[Mapping[str, Any]]) -> str:
     items = []
     for place, row in enumerate(rows):
         address = media.address("still", footage_of(row))
-        label = title_of(row)
+        label = moment_title(row)
         items.append(
             f'<li><button type="button" data-place="{place}" title="{escape(label)}"><img src="{address}" alt="" '
             f'loading="lazy" width="120" height="120"><span>{escape(label)}</span></button></li>'
@@ -118,7 +118,7 @@ def doings(place: int, marks: Mapping[int, bool] | None, *, exports: bool) -> st
 
 def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, doings: str) -> str:
     """A found moment: it plays from its start to its end, again and again."""
-    title = escape(title_of(row))
+    title = escape(moment_title(row))
     shown = f'<p class="trouble" role="alert">{escape(trouble)}</p>'
     if not trouble:
         clip, poster = (media.address(kind, footage_of(row)) for kind in ("clip", "poster"))
@@ -160,7 +160,7 @@ def opened_moment(
             100 * seconds / max(end - begin, 0.01)
             for seconds in (stretch.start_seconds - begin, stretch.end_seconds - stretch.start_seconds)
         )
-        title, facts = escape(title_of(one)), escape(" · ".join(facts_of(one)))
+        title, facts = escape(moment_title(one)), escape(" · ".join(facts_of(one)))
         spans += (
             f'<li style="left:{left:.2f}%;width:{width:.2f}%;top:{52 * lane}px"><button type="button" data-do="show" '
             f'data-found="{places.get(one["moment_id"], "")}" data-clip="{media.address("clip", stretch)}" '
@@ -187,7 +187,7 @@ def opened_moment(
     )
 
 
-def download(address: str, name: str, said: str, left_out: Sequence[str] = ()) -> str:
+def download_link(address: str, name: str, said: str, left_out: Sequence[str] = ()) -> str:
     """A link to a file, and what it lacks."""
     lacks = "".join(f"<li>{escape(reason)}</li>" for reason in left_out)
     lacks = f'<ul class="lacks">{lacks}</ul>' if lacks else ""
@@ -210,7 +210,7 @@ def facts_of(row: Mapping[str, Any]) -> list[str]:
     return facts + ([row["video"], seconds_of(row)] if row["label"] or row["text"] else [])
 
 
-def title_of(row: Mapping[str, Any]) -> str:
+def moment_title(row: Mapping[str, Any]) -> str:
     """Label and text of a moment, or else where it is."""
     return " ".join(filter(None, (row["label"], row["text"]))) or f"{row['video']}, {seconds_of(row)}"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_SECONDS = 300.0
+EXPORT_SECONDS = 300.0
 
 
 def export_archive(found: Sequence[dict[str, Any]], folder: Path, *, root: Path) -> tuple[Path, list[str]]:
@@ -30,7 +30,7 @@ def export_archive(found: Sequence[dict[str, Any]], folder: Path, *, root: Path)
             input=json.dumps(asked, default=str),
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=EXPORT_SECONDS,
             env=environment,
             check=False,
         )
@@ -41,7 +41,7 @@ def export_archive(found: Sequence[dict[str, Any]], folder: Path, *, root: Path)
             raise ValueError(f"none of the moments can be exported; the first: {failures[0]}")
         return Path(shutil.make_archive(str(folder), "zip", folder)), failures
     except subprocess.TimeoutExpired:
-        raise ValueError(f"the export took more than {TIMEOUT_SECONDS:.0f} s; export fewer moments") from None
+        raise ValueError(f"the export took more than {EXPORT_SECONDS:.0f} s; export fewer moments") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

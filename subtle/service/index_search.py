@@ -11,7 +11,7 @@ from hf_models.index.search import checked_rows, search_moments
 from hf_models.index.store import quoted
 from subtle.index import Index
 from subtle.service.media import Footage, Media
-from subtle.service.searching import MomentSearch, spread
+from subtle.service.searching import MomentSearch, evenly_chosen
 
 MAX_NAMES = 2000
 """Folders or labels to choose from."""
@@ -57,7 +57,7 @@ class IndexSearch(MomentSearch):
             return checked_rows(self.index.path, rows).to_pylist(), count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
         count = table.count_rows(condition)
-        return spread(self.opened.rows(condition, ROWS_TO_CHOOSE_FROM), number), count
+        return evenly_chosen(self.opened.rows(condition, ROWS_TO_CHOOSE_FROM), number), count
 
     def nearest(
         self, vector: np.ndarray, limit: int, *, folder: str | None, label: str | None, exclude_fingerprint: str | None

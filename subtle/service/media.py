@@ -37,7 +37,7 @@ HOSTS = {"127.0.0.1", "localhost"}
 """Names of this machine for itself."""
 PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120), "poster": (1, 320, 240)}
 """How many frames, and the width and height of each; a poster is not cut."""
-FOLDER = "media"
+MEDIA_FOLDER = "media"
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Media:
             self.known.move_to_end(token)
             while len(self.known) > KEPT_IDS:
                 self.known.popitem(last=False)
-        return f"{FOLDER}/{token}"
+        return f"{MEDIA_FOLDER}/{token}"
 
     async def serve(self, request: Request) -> Response:
         """Answer a request for an id; a message in words where there is nothing to show."""

@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.media import FOLDER, plain, why_foreign
+from subtle.service.media import MEDIA_FOLDER, plain, why_foreign
 from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
@@ -96,7 +96,7 @@ class Page:
 
     def choose(self, shown: list[dict[str, Any]], event: gr.EventData) -> tuple[Query | None, str]:
         """Take one of the moments as the query."""
-        place = whole(getattr(event, "place", None))
+        place = whole_number(getattr(event, "place", None))
         return self.take_moment(shown[place]) if place in range(len(shown)) else (None, "")
 
     def take_moment(self, row: dict[str, Any]) -> tuple[Query | None, str]:
@@ -135,7 +135,7 @@ class Page:
         min_score: float | None,
     ) -> tuple[Search, str, str, str]:
         """Search; the state, a line about it, the cards, and nothing exported yet."""
-        filters: dict[str, Any] = {"folder": named(folder), "label": named(label), "min_score": min_score}
+        filters: dict[str, Any] = {"folder": picked(folder), "label": picked(label), "min_score": min_score}
         filters["leave_out_video"] = bool(leave_out_video)
         return self.answer(Search(last.number + 1, query, text or "", filters=filters))
 
@@ -231,13 +231,13 @@ class Page:
         if not number:
             return cards.tell("Marked moments are kept as a table from which a model can learn.")
         said = f"{number:,} mark{'' if number == 1 else 's'}, kept in {self.marks.path}"
-        return cards.download(self.media.offer(self.marks.path, "marks.csv"), "marks.csv", said)
+        return cards.download_link(self.media.offer(self.marks.path, "marks.csv"), "marks.csv", said)
 
     def export(self, search: Search, event: gr.EventData) -> str:
         """Cut the chosen moments, or all, into a ZIP file to download."""
         assert self.write_archive is not None  # or nothing calls this
         places = getattr(event, "places", None)
-        chosen = range(len(search.found)) if places is None else sorted({whole(place) for place in places})
+        chosen = range(len(search.found)) if places is None else sorted({whole_number(place) for place in places})
         rows = [search.found[place] for place in chosen if place in range(len(search.found))]
         if getattr(event, "search", None) != search.number or not rows:
             unchanged: str = gr.skip()
@@ -252,7 +252,7 @@ class Page:
             self.exports.pop(0).unlink(missing_ok=True)
         size = archive.stat().st_size / 1e6
         said = f"{len(rows) - len(left_out)} moments, {size:.1f} MB"
-        return cards.download(self.media.offer(archive, "moments.zip"), "moments.zip", said, left_out)
+        return cards.download_link(self.media.offer(archive, "moments.zip"), "moments.zip", said, left_out)
 
 
 def told(error: BaseException) -> str:
@@ -263,19 +263,19 @@ def told(error: BaseException) -> str:
     return cards.tell(f"{begin}{said[len(first) :]}.", wrong=True)
 
 
-def whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
     """A number that a browser sent; -1 where it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def place_of(search: Search, event: gr.EventData) -> int | None:
     """The place of the found moment that an event is about; None of another search, or where there is none."""
-    place = whole(getattr(event, "place", None))
+    place = whole_number(getattr(event, "place", None))
     is_here = getattr(event, "search", None) == search.number and place in range(len(search.found))
     return place if is_here else None
 
 
-def named(choice: str | None) -> str | None:
+def picked(choice: str | None) -> str | None:
     """The choice of a filter; None: all."""
     return None if not choice or choice == EVERYWHERE else choice
 
@@ -431,7 +431,7 @@ def launch(
         quiet=True,
         prevent_thread_lock=True,
         app_kwargs={
-            "routes": [Route(f"/{FOLDER}/{{token}}", page.media.serve)],
+            "routes": [Route(f"/{MEDIA_FOLDER}/{{token}}", page.media.serve)],
             "middleware": [Middleware(Guard, is_public=is_public), *beside],
         },
     )

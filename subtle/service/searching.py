@@ -12,7 +12,7 @@ from hf_models.encoders.protocol import Encoder
 from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media
 
 One = TypeVar("One")
-MAX_CHARACTERS = 1000
+LONGEST_QUERY = 1000
 CONTEXT_SECONDS = 3.0
 """What is shown before and after a moment, at least, so that it can be trimmed wider."""
 SHORTEST_SECONDS = 0.1
@@ -170,8 +170,8 @@ class MomentSearch:
         text = " ".join((text or "").split())
         if query is None and not text:
             raise ValueError("choose or upload a clip, or write a text")
-        if len(text) > MAX_CHARACTERS:
-            raise ValueError(f"the text has {len(text)} characters; write at most {MAX_CHARACTERS}")
+        if len(text) > LONGEST_QUERY:
+            raise ValueError(f"the text has {len(text)} characters; write at most {LONGEST_QUERY}")
         if text:
             self.encoder.check_text(text)
         frames = None
@@ -195,10 +195,10 @@ class MomentSearch:
         return [], f"there is no other moment {' '.join(filters)}".rstrip()
 
 
-def spread(rows: Sequence[One], most: int) -> list[One]:
+def evenly_chosen(rows: Sequence[One], most: int) -> list[One]:
     """At most so many, evenly chosen.
 
-    >>> spread([0, 1, 2, 3, 4, 5], 3)
+    >>> evenly_chosen([0, 1, 2, 3, 4, 5], 3)
     [0, 2, 4]
     """
     return list(rows) if len(rows) <= most else [rows[place * len(rows) // most] for place in range(most)]

@@ -19,7 +19,7 @@ from subtle.service.media import HOSTS
 from subtle.service.options import DEFAULT_INDEX, ServeConfig
 
 
-def index_of(config: ServeConfig) -> MomentIndex:
+def served_index(config: ServeConfig) -> MomentIndex:
     """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
     if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
         print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
@@ -27,7 +27,7 @@ def index_of(config: ServeConfig) -> MomentIndex:
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def videos_of(config: ServeConfig, index: MomentIndex, model: IndexedModel) -> Path:
+def video_folder(config: ServeConfig, index: MomentIndex, model: IndexedModel) -> Path:
     """The folder of the videos."""
     root = root_of(index, model, config.video_dir)
     if not root.is_dir():
@@ -68,9 +68,9 @@ def main(config: ServeConfig) -> None:
     if missing := [name for name in ("gradio", "mcp", "prometheus_client") if importlib.util.find_spec(name) is None]:
         raise SystemExit(f"{missing[0]} is not installed; run: pip install 'subtle-video[page]'")
     token = token_of(config)
-    index = index_of(config)
+    index = served_index(config)
     model = index.find(config.model)
-    root = videos_of(config, index, model)
+    root = video_folder(config, index, model)
     own = PixelFolder(in_memory=False)  # of a page that was killed, copies and uploads are removed now
     try:
         os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}

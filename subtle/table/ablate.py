@@ -11,19 +11,19 @@ import polars as pl
 
 from hf_datasets.drafts import replacing
 from hf_models.encoders import Estimate
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained, write_table
+from subtle.evaluate.evaluate_tfcovr import evaluate_ranking, is_trained, standard, trained, write_parquet
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
-from subtle.table.differences import QUERIES, differences, over_seeds, variation_of
+from subtle.table.differences import QUERIES_FILE, find_differences, over_seeds, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
-from subtle.table.rows import Row, data_of, row_folder
+from subtle.table.rows import TableRow, data_of, row_folder
 from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
-from subtle.table.variations import Run, Variation, plan_run, read_variations
+from subtle.table.variations import Variation, VariationRun, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids, held_out_groups
@@ -60,7 +60,7 @@ def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
     return base1, base2
 
 
-def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]:
+def planned_runs(config: AblateConfig, variations: dict[str, Variation]) -> list[VariationRun]:
     """The runs of this call, all seeds of a variation after each other."""
     unknown = sorted(set(config.rows or ()) - variations.keys())
     if unknown:
@@ -74,7 +74,7 @@ def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]
     ]
 
 
-def train(run: Run) -> None:
+def train(run: VariationRun) -> None:
     """Both stages, as far as they are not trained yet."""
     if run.stage1 and not is_trained(run.stage1, FOLDER_FLAG):
         stage1.run(run.stage1)
@@ -83,7 +83,7 @@ def train(run: Run) -> None:
         stage2.run(run.stage2)
 
 
-def take_clips(run: Run, order: str) -> None:
+def take_clips(run: VariationRun, order: str) -> None:
     """Copy the embeddings of clips from another folder where only the texts are encoded anew."""
     there, here = (Path(f"{folder}{order}", "video") for folder in (run.clips_from, run.stage2.embeddings))
     if run.clips_from and there.is_dir() and not here.exists() and processes().is_main_process:
@@ -92,17 +92,17 @@ def take_clips(run: Run, order: str) -> None:
     processes().wait_for_everyone()
 
 
-def is_imported(run: Run) -> bool:
+def is_imported(run: VariationRun) -> bool:
     """Whether its clips need no encoder, because their embeddings were imported."""
     return not run.stage1 and imported_into(run.clips_from or run.stage2.embeddings) is not None
 
 
-class Ablation(Table[Run]):
+class Ablation(Table[VariationRun]):
     """All variations with all seeds; the table that is printed has their means."""
 
     def __init__(self, config: AblateConfig) -> None:
         self.variations = read_variations(config.variations, STAGES)
-        runs = planned(config, self.variations)
+        runs = planned_runs(config, self.variations)
         super().__init__(with_split(config))
         self.title = config.title
         self.seed = config.seed
@@ -112,23 +112,23 @@ class Ablation(Table[Run]):
             for shuffled in ((False, True) if config.shuffled and not run.stage2.shuffle_frames else (False,))
         ]
 
-    def asked(self) -> list[Run]:
-        """All: `planned` leaves other variations out."""
+    def asked(self) -> list[VariationRun]:
+        """All: `planned_runs` leaves other variations out."""
         return list(self.rows)
 
-    def settings(self, row: Run) -> dict[str, Any]:
+    def settings(self, row: VariationRun) -> dict[str, Any]:
         """What decides the figures of a run."""
         return row.config | {"shuffled": row.shuffled}
 
-    def columns(self, row: Run) -> dict[str, Any]:
+    def columns(self, row: VariationRun) -> dict[str, Any]:
         """What is varied."""
         return {"changes": row.variation.changes}
 
-    def seed_of(self, row: Run) -> int:
+    def seed_of(self, row: VariationRun) -> int:
         """The one that it was trained with."""
         return row.seed
 
-    def prepare(self, rows: Sequence[Run]) -> None:
+    def prepare(self, rows: Sequence[VariationRun]) -> None:
         """Read queries and clips, so that a mistake about the data ends the run before anything is trained."""
         if not rows:
             return
@@ -145,7 +145,7 @@ class Ablation(Table[Run]):
         self.data = data_of(config, config.split, queries, gallery, self.protocol.protocol)
         self.videos = dict(zip(clips["clip_id"], clips["video_id"], strict=True))
 
-    def measure(self, row: Run) -> Measured:
+    def measure(self, row: VariationRun) -> Measured:
         """Train a run as far as it is not, and measure it; each query's results are written beside its row."""
         train(row)
         own: dict[str, Any] = {}
@@ -159,24 +159,24 @@ class Ablation(Table[Run]):
                 take_clips(row, "-shuffled")
         ready = trained(row.stage2, embed_config(row.stage2, folder, **own), FOLDER_FLAG)
         encoders = encoders_made_by(ready.model)
-        found = evaluate(ready, self.protocol, self.device, self.score)
+        found = evaluate_ranking(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")
             queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
             queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
-            write_table(queries, row_folder(self.output_dir, row.name) / QUERIES)
+            write_parquet(queries, row_folder(self.output_dir, row.name) / QUERIES_FILE)
         details: dict[str, Any] = {"variation": row.variation.name, "shuffled": row.shuffled, "encoders": encoders}
         data = self.data | {"signature": found.signature}
         return Measured(found.metrics, data, details=details | {"coverage": found.coverage})
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Put the seeds of each variation together, and compare them."""
         config, variations = self.config, self.variations
         named = {variation_of(row) for row in found.values() if row.metrics is not None}
         if others := sorted(named - variations.keys()):
             print(f"left out, because --variations has no such name: {', '.join(others)}")
         results = over_seeds(found, variations, config.seeds, shuffled=config.shuffled)
-        compared = differences(results, variations)
+        compared = find_differences(results, variations)
         table = {row.name: row for row in (result.as_row(compared) for result in results.values()) if row}
         status = finish_table(
             self.output_dir,
@@ -210,7 +210,7 @@ class Ablation(Table[Run]):
                     forwards[model] = Forward.of(model, None)
                 models.setdefault(variation, {})[model] = forwards[model].estimate
             frame = 0.0 if is_imported(row) else forwards[base].frame
-            for *step, is_done, hours in steps_of(row, frame, machine, sizes, num_triplets):
+            for *step, is_done, hours in work_of_row(row, frame, machine, sizes, num_triplets):
                 if not is_done:
                     left.setdefault((step[0], step[1]), (variation, hours))
         found = []
@@ -222,8 +222,8 @@ class Ablation(Table[Run]):
         return found
 
 
-def steps_of(
-    row: Run, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
+def work_of_row(
+    row: VariationRun, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
 ) -> Iterator[tuple[str, str, bool, float]]:
     """What a row takes: kind, folder, whether it is done, hours.
 

@@ -220,7 +220,7 @@ class CrossAttentionTraining(TrainingRun):
     def loss_of(self, rows: Tensor) -> Tensor:
         """The loss of this process's triplets with the negatives of all processes."""
         config, triplets, clips, device = self.config, self.triplets, self.clips, self.accelerator.device
-        query = compose(self.model, clips, triplets.query[rows], triplets.text[rows])
+        query = compose_batch(self.model, clips, triplets.query[rows], triplets.text[rows])
         labels = gather_with_gradient(triplets.label[rows].to(device))
         target = triplets.target[rows].to(device)
         query = gather_with_gradient(query)
@@ -269,7 +269,7 @@ def load_blip(config: CrossAttentionConfig, device: torch.device) -> tuple[BlipE
     return encoder, BlipForComposedRetrieval.from_pretrained(config.model)
 
 
-def compose(model: Any, clips: Clips, query: Tensor, text: Tensor) -> Tensor:
+def compose_batch(model: Any, clips: Clips, query: Tensor, text: Tensor) -> Tensor:
     """Unit-norm queries `(n, D)` by position of clip and text."""
     composed: Tensor = model(**clips.inputs(query, text))
     if clips.multimodal_embeds is None:
@@ -282,7 +282,7 @@ def compose(model: Any, clips: Clips, query: Tensor, text: Tensor) -> Tensor:
 def rank_queries(model: Any, clips: Clips, queries: Queries) -> list[list[str]]:
     """The first 50 gallery ids of each query, without its own clip."""
     parts = zip(queries.query.split(FRAMES_AT_ONCE), queries.text.split(FRAMES_AT_ONCE), strict=True)
-    composed = torch.cat([compose(model, clips, query, text) for query, text in parts])
+    composed = torch.cat([compose_batch(model, clips, query, text) for query, text in parts])
     corpus = clips.target_embeds[queries.gallery.to(clips.device)]
     rows, _ = search(composed, corpus, 50, exclude=queries.exclude)
     return ranked_ids(rows.cpu(), queries.gallery_ids)

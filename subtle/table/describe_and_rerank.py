@@ -21,16 +21,16 @@ from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from hf_models.encoders import load_encoder, short_name
 from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator
-from subtle.run.build import Build, run
+from subtle.run.build import Build, run_build
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import write_results
 from subtle.table.caption_texts import Captions, caption_from, captions_in, check_share, texts_digest
 from subtle.table.embedding import Embedder
 from subtle.table.options import DescribeAndRerankConfig
-from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, to_score
+from subtle.table.reranking import ClipImages, RankedCandidate, label_score, match, rerank, to_score
 from subtle.table.rows import is_done, read_rows, write_failure, write_row
-from subtle.table.scoring import Benchmark, Ranked, measure_ranked, rank_row
+from subtle.table.scoring import EvaluatedSplit, Ranked, measure_ranked, rank_row
 from subtle.table.table import finish_table
 from subtle.tfcovr.captions import LABEL_CAPTIONS, label_of, sport_of_clip
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
@@ -57,7 +57,7 @@ class Pipeline:
             check_model_folder(folder, *ENCODER_FILES)
         self.config = config = with_split(config)
         self.output_dir = Path(config.output_dir)
-        benchmark = Benchmark.load(config).drawn(config.max_queries, config.seed)
+        benchmark = EvaluatedSplit.load(config).drawn(config.max_queries, config.seed)
         self.benchmark = replace(benchmark, rows=benchmark.rows[: config.limit])
         self.descriptions = {clip["label"]: clip["description"] for clip in benchmark.clips.values()}
         self.images = ClipImages(benchmark.clips, config.num_frames, config.max_side) if config.model else None
@@ -140,16 +140,16 @@ class Pipeline:
         frames = None, config.target_frames
         return rank_row(self.benchmark, embedder, "captions", frames, self.described.texts, k=most)
 
-    def pairs(self, rows: list[dict[str, Any]], ids: list[list[str]]) -> list[Pair]:
+    def pairs(self, rows: list[dict[str, Any]], ids: list[list[str]]) -> list[RankedCandidate]:
         """What is to be judged: of each query the first clips of its ranking, each once."""
         return [
-            Pair(row, clip, self.described.texts.get(row["query_id"], ""))
+            RankedCandidate(row, clip, self.described.texts.get(row["query_id"], ""))
             for row, ranked in zip(rows, ids, strict=True)
             for clip_id in dict.fromkeys(ranked[: self.config.shortlist])
             if (clip := self.benchmark.clips.get(clip_id)) is not None
         ]
 
-    def judge(self, pairs: list[Pair]) -> list[tuple[Pair, float]]:
+    def judge(self, pairs: list[RankedCandidate]) -> list[tuple[RankedCandidate, float]]:
         """Those pairs that could be judged, with their scores."""
         config = self.config
         if config.matcher:
@@ -327,4 +327,4 @@ def measure(config: DescribeAndRerankConfig) -> int:
 def main(config: DescribeAndRerankConfig) -> int:
     """The same, with what answers requests where it is asked for; the exit status."""
     disable_progress_bar()
-    return run(measure, config)
+    return run_build(measure, config)

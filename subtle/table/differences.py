@@ -10,16 +10,16 @@ import polars as pl
 
 from subtle.run.intervals import Interval, interval_of_mean, interval_of_ratio
 from subtle.run.over_seeds import summarize
-from subtle.table.rows import Row, changes
+from subtle.table.rows import TableRow, changes
 from subtle.table.table import METRICS
 from subtle.table.variations import SHUFFLED, Variation, row_name
 
-SHOWN = METRICS[-1]
-QUERIES = "queries.parquet"
+MAIN_METRIC = METRICS[-1]
+QUERIES_FILE = "queries.parquet"
 FRAMES_SHUFFLED = "frames shuffled"
 
 
-def variation_of(row: Row) -> str:
+def variation_of(row: TableRow) -> str:
     """The variation that a measured row is of.
 
     Raises:
@@ -31,7 +31,7 @@ def variation_of(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """What a variation is better by, query by query and seed by seed.
 
     Attributes:
@@ -54,7 +54,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Result:
+class VariationResult:
     """One variation, its frames in order or shuffled, over seeds.
 
     Attributes:
@@ -67,7 +67,7 @@ class Result:
 
     variation: Variation
     shuffled: bool
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, TableRow] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     wanted: int = 0
 
@@ -81,29 +81,29 @@ class Result:
         """The metrics of each seed."""
         return {seed: row.metrics or {} for seed, row in self.rows.items()}
 
-    def as_row(self, found: Sequence[Difference]) -> Row | None:
+    def as_row(self, found: Sequence[PairedDifference]) -> TableRow | None:
         """Mean, deviation over the seeds and interval, with what it is better by; None where nothing was tried."""
         failed = "; ".join(f"seed {seed}: {reason}" for seed, reason in self.failures.items())
         columns = {"changes": self.variation.changes}
         if not self.rows:
-            return Row(self.label, Path(), columns, reason=failed) if failed else None
+            return TableRow(self.label, Path(), columns, reason=failed) if failed else None
         first = next(iter(self.rows.values()))
         complete = f"{len(self.rows)}" if len(self.rows) >= self.wanted else f"{len(self.rows)} of {self.wanted}"
         columns["seeds"] = complete + (f" ({failed})" if failed else "")
-        columns[f"interval of {SHOWN}".replace("map", "mAP")] = own_interval(self).bounds_in_percent()
+        columns[f"interval of {MAIN_METRIC}".replace("map", "mAP")] = own_interval(self).bounds_in_percent()
         for one in found:
             if one.label == self.label:
-                columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
-                ratio = one.ratios[SHOWN]
+                columns[one.heading] = f"{one.intervals[MAIN_METRIC].in_percent()} ({one.against})"
+                ratio = one.ratios[MAIN_METRIC]
                 if ratio and one.label == one.variation and one.against != FRAMES_SHUFFLED:
                     columns["ratio of mAP@50"] = ratio.as_ratio()
         metrics = summarize(list(self.by_seed.values()))
-        return Row(self.label, first.folder, columns, metrics, data=first.data, config=first.config)
+        return TableRow(self.label, first.folder, columns, metrics, data=first.data, config=first.config)
 
 
 def over_seeds(
-    rows: Mapping[str, Row], variations: Mapping[str, Variation], seeds: Sequence[int], *, shuffled: bool
-) -> dict[tuple[str, bool], Result]:
+    rows: Mapping[str, TableRow], variations: Mapping[str, Variation], seeds: Sequence[int], *, shuffled: bool
+) -> dict[tuple[str, bool], VariationResult]:
     """The rows of each variation, in order and, where they were measured or are wanted, shuffled.
 
     Raises:
@@ -123,11 +123,11 @@ def over_seeds(
             failures = {seed: rows[row].reason or "" for seed, row in sorted(wanted.items()) if row in rows}
             failures = {seed: reason for seed, reason in failures.items() if seed not in own}
             if own or failures or not is_shuffled or (shuffled and not variation.stage2.get("shuffle_frames")):
-                results[name, is_shuffled] = Result(variation, is_shuffled, own, failures, len(wanted))
+                results[name, is_shuffled] = VariationResult(variation, is_shuffled, own, failures, len(wanted))
     return results
 
 
-def check_alike(rows: Sequence[Row]) -> None:
+def check_alike(rows: Sequence[TableRow]) -> None:
     """Raise where rows of one variation were measured with other options or other encoders."""
     for row in rows[1:]:
         first = rows[0]
@@ -148,7 +148,9 @@ def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "stage1": stage1}
 
 
-def differences(results: Mapping[tuple[str, bool], Result], variations: Mapping[str, Variation]) -> list[Difference]:
+def find_differences(
+    results: Mapping[tuple[str, bool], VariationResult], variations: Mapping[str, Variation]
+) -> list[PairedDifference]:
     """Each variation against that which it names, and in order against shuffled, of what `over_seeds` gave."""
     found = []
     for (name, shuffled), result in results.items():
@@ -162,12 +164,12 @@ def differences(results: Mapping[tuple[str, bool], Result], variations: Mapping[
             if other and seeds:
                 pairs = [(result.rows[number], other.rows[number]) for number in seeds]
                 intervals, ratios = paired_intervals(pairs)
-                found.append(Difference(name, str(label), result.label, heading, seeds, intervals, ratios))
+                found.append(PairedDifference(name, str(label), result.label, heading, seeds, intervals, ratios))
     return found
 
 
 def paired_intervals(
-    pairs: Sequence[tuple[Row, Row]],
+    pairs: Sequence[tuple[TableRow, TableRow]],
 ) -> tuple[dict[str, Interval], dict[str, Interval | None]]:
     """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed."""
     tables = read_all([row for pair in pairs for row in pair])
@@ -180,14 +182,14 @@ def paired_intervals(
     return intervals, ratios
 
 
-def own_interval(result: Result) -> Interval:
-    """The interval of a variation's `SHOWN` itself, over long videos and seeds."""
+def own_interval(result: VariationResult) -> Interval:
+    """The interval of a variation's `MAIN_METRIC` itself, over long videos and seeds."""
     tables = read_all(list(result.rows.values()))
-    values = np.stack([table[SHOWN].to_numpy() for table in tables])
+    values = np.stack([table[MAIN_METRIC].to_numpy() for table in tables])
     return interval_of_mean(values, tables[0]["video_id"].to_list(), share=True)
 
 
-def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:
+def read_all(rows: Sequence[TableRow]) -> list[pl.DataFrame]:
     """Each query's results in several rows, which must be of the same queries."""
     tables = [read_queries(row) for row in rows]
     for row, table in zip(rows, tables, strict=True):
@@ -199,9 +201,9 @@ def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:
     return tables
 
 
-def read_queries(row: Row) -> pl.DataFrame:
+def read_queries(row: TableRow) -> pl.DataFrame:
     """Each query's results; where they are missing, an error says so."""
-    path = row.folder / QUERIES
+    path = row.folder / QUERIES_FILE
     if not path.is_file():
         raise ValueError(f"{path} is missing, with the results of each query; copy the whole folder of rows")
     return pl.read_parquet(path).sort("query_id")

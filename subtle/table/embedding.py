@@ -13,10 +13,11 @@ from typing import Any
 
 from torch import Tensor
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
-from subtle.embedding.loop import Batch, Clip, Work, fill, read_clips
+from subtle.embedding.loop import Batch, Work, fill, read_clip_frames
 from subtle.run.batches import batched
 from subtle.run.data import missing_by_reason
 
@@ -71,7 +72,7 @@ class Embedder:
     def __init__(self, encoder: Any, folder: Path | str, work: Work) -> None:
         self.encoder, self.folder, self.work = encoder, Path(folder), work
 
-    def clips(self, clips: Iterable[Clip], num_frames: int | None = None) -> Embedded:
+    def clips(self, clips: Iterable[ClipRow], num_frames: int | None = None) -> Embedded:
         """One vector for each clip: what the encoder makes of its frames.
 
         Args:
@@ -89,7 +90,7 @@ class Embedder:
         failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
         def encoded() -> Iterator[Batch]:
-            arriving = read_clips(todo, num_frames, failures, self.work, spread=encoder.spread)
+            arriving = read_clip_frames(todo, num_frames, failures, self.work, spread=encoder.spread)
             for read in batched(arriving, self.work.batch_size):
                 yield (
                     [keys[clip_id] for clip_id, _ in read],
@@ -114,7 +115,7 @@ class Embedder:
     def queries(
         self,
         rows: Iterable[Mapping[str, Any]],
-        clips: Iterable[Clip],
+        clips: Iterable[ClipRow],
         num_frames: int | None = None,
         texts: Mapping[str, str] | None = None,
     ) -> Embedded:
@@ -147,7 +148,7 @@ class Embedder:
 
         def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
             wanted = [by_id[clip_id] for clip_id in pairs]
-            for clip_id, frames in read_clips(wanted, num_frames, unreadable, self.work, spread=encoder.spread):
+            for clip_id, frames in read_clip_frames(wanted, num_frames, unreadable, self.work, spread=encoder.spread):
                 yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
         def encoded() -> Iterator[Batch]:
@@ -172,7 +173,7 @@ class Embedder:
         )
 
 
-def clip_key(clip: Clip) -> str:
+def clip_key(clip: ClipRow) -> str:
     """What tells the frames of a clip from all others on this machine: its id, file's name and size, and times."""
     path = Path(clip["video"] or "")
     size = path.stat().st_size if path.is_file() else None
@@ -198,7 +199,7 @@ def collect(
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
 
 
-def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[Clip]) -> list[Clip]:
+def clips_of_queries(rows: Iterable[Mapping[str, Any]], clips: Collection[ClipRow]) -> list[ClipRow]:
     """The clips of queries, each once."""
     wanted = {row["query_clip_id"] for row in rows}
     return [clip for clip in clips if clip["clip_id"] in wanted]

@@ -8,7 +8,7 @@ from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
-from subtle.evaluate.evaluate_tfcovr import evaluate, is_trained, standard, trained
+from subtle.evaluate.evaluate_tfcovr import evaluate_ranking, is_trained, standard, trained
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
@@ -29,10 +29,10 @@ from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train import stage1
 from subtle.train.options import Stage1Config, Stage2Config
 
-RunConfig = Stage2Config | CrossAttentionConfig
+BaselineConfig = Stage2Config | CrossAttentionConfig
 
 
-def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
+def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> BaselineConfig:
     """How a row is trained with one seed; a random model is still called `random`."""
     root = Path(config.output_dir)
     runs = root / "runs" / slug(row.name) / digest_of_captions(row, config)
@@ -77,7 +77,7 @@ def width_of(name: str) -> int:
     return int(size)
 
 
-def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
+def with_random_models(run: BaselineConfig, config: FinetuneConfig) -> BaselineConfig:
     """The same with the folders of random models, which are made now."""
     names = [field.name for field in fields(run) if getattr(run, field.name) == RANDOM]
     if not names:
@@ -136,7 +136,7 @@ def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str,
         make_stage1(config)
     ready = trained(run, embed_config(run, run.embeddings), "--output_dir")
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
-    found = evaluate(ready, standard(config), device, ComposedRetrievalMeasure())
+    found = evaluate_ranking(ready, standard(config), device, ComposedRetrievalMeasure())
     return found.metrics, {"coverage": found.coverage, "signature": found.signature}
 
 

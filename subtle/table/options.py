@@ -110,7 +110,7 @@ class ZeroShotConfig(
         self.check_numbers("query_frames")
 
 
-NAMES = [row.name for row in ROWS]
+ROW_NAMES = [row.name for row in ROWS]
 BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 
 
@@ -143,16 +143,16 @@ class FinetuneConfig(TrainedRowsConfig, Stage2Config, CaptionsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         Stage2Config.__post_init__(self)
-        unknown = [name for name in self.rows or () if name not in NAMES]
+        unknown = [name for name in self.rows or () if name not in ROW_NAMES]
         if unknown:
-            raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(NAMES)}")
+            raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(ROW_NAMES)}")
         standard = Stage2Config()
         for name in BY_THE_ROW:
             if getattr(self, name) != getattr(standard, name):
                 raise ValueError(f"--{name} is decided by each row here; leave it out, or use stage2.py")
 
 
-MINIATURE = {
+MINIATURE_VARIATIONS = {
     "beta 0.0": {"loss": "hn_nce", "beta": 0.0},
     **{f"beta {beta}": {"loss": "hn_nce", "beta": beta} for beta in (0.3, 0.5, 0.7)},
     "text encoder CLIP": {"loss": "hn_nce", "text_model": MINIATURE_CLIP, "against": None},
@@ -166,7 +166,7 @@ class AblateConfig(TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheCon
 
     kind: Kind = "ablate"
     variations: dict[str, Any] = option(
-        MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
+        MINIATURE_VARIATIONS, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
     )
     stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
     title: str = option("Ablation", "Title of the table.")
@@ -210,7 +210,7 @@ class DescribeAndRerankConfig(
             raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
 
 
-KINDS: dict[str, type[KindConfig]] = {
+TABLE_KINDS: dict[str, type[KindConfig]] = {
     "zero_shot": ZeroShotConfig,
     "finetune_baseline": FinetuneConfig,
     "ablate": AblateConfig,
@@ -233,4 +233,4 @@ def options_of_kind(words: Sequence[str]) -> type[KindConfig]:
             kind = yaml.safe_load(find_config(Path(words[0])).read_text(encoding="utf-8"))["kind"]
         except (yaml.YAMLError, ValueError, OSError, RecursionError, TypeError, KeyError):
             kind = None
-    return KINDS.get(str(kind), ZeroShotConfig)
+    return TABLE_KINDS.get(str(kind), ZeroShotConfig)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from hf_datasets.records import ClipRow
 from hf_models.encoders import (
     BlipEncoder,
     LanguageModelEncoder,
@@ -25,8 +26,7 @@ from hf_models.encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.protocol import mean_of, unit_rows
-from subtle.embedding.loop import Clip
-from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of
+from subtle.table.embedding import NO_CAPTION, Embedded, Embedder, clips_of_queries
 
 WayName = Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]
 COMPOSING = (TFCoVREncoder, XCLIPEncoder, SentenceTransformerEncoder)
@@ -67,7 +67,7 @@ def compose_queries(
     way: WayName,
     embedder: Embedder,
     rows: Iterable[Mapping[str, Any]],
-    clips: Iterable[Clip],
+    clips: Iterable[ClipRow],
     num_frames: int | None = None,
     extra_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Embedded:
@@ -139,10 +139,10 @@ def from_texts(embedder: Embedder, texts: Mapping[str, str]) -> Embedded:
 
 
 def from_halves(
-    way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[Clip], num_frames: int | None
+    way: str, embedder: Embedder, rows: list[Mapping[str, Any]], clips: list[ClipRow], num_frames: int | None
 ) -> Embedded:
     """Queries that are the mean of a clip's and a text's embedding, or the clip's alone."""
-    of_clips = embedder.clips(clips_of(rows, clips), num_frames)
+    of_clips = embedder.clips(clips_of_queries(rows, clips), num_frames)
     readable = set(of_clips.ids)
     kept = [row for row in rows if row["query_clip_id"] in readable]
     failures = {

@@ -14,15 +14,15 @@ from hf_datasets.miniature.differences import SAME_TEXT_LABELS, difference_betwe
 from subtle.run.intervals import interval_of_mean
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
-from subtle.table.differences import SHOWN, Result, read_queries
+from subtle.table.differences import MAIN_METRIC, VariationResult, read_queries
+from subtle.tfcovr.shown_queries import NOT_STATED
 
 MORE = "more than one"
-NOT_STATED = "not stated"
-KINDS = ("change_type", "difference", "trained_labels")
+GROUPINGS = ("change_type", "difference", "trained_labels")
 
 
 def groups_of(queries: Iterable[Mapping[str, Any]], held_out: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
-    """The groups of each query: `query_id`, `target_label` and `KINDS`.
+    """The groups of each query: `query_id`, `target_label` and `GROUPINGS`.
 
     Args:
         queries: Rows of TF-CoVR.
@@ -41,7 +41,7 @@ def groups_of(queries: Iterable[Mapping[str, Any]], held_out: Mapping[str, str] 
         }
         for query in queries
     ]
-    return pl.DataFrame(rows, dict.fromkeys(("query_id", "target_label", *KINDS), pl.String))
+    return pl.DataFrame(rows, dict.fromkeys(("query_id", "target_label", *GROUPINGS), pl.String))
 
 
 def difference_of(source: str | None, target: str | None) -> str | None:
@@ -51,13 +51,13 @@ def difference_of(source: str | None, target: str | None) -> str | None:
     return difference_between(str(source), str(target)) or MORE
 
 
-def by_group(results: Iterable[Result], groups: pl.DataFrame) -> pl.DataFrame:
-    """The mean of `SHOWN` in each group of queries, with its deviation over seeds, and its interval.
+def by_group(results: Iterable[VariationResult], groups: pl.DataFrame) -> pl.DataFrame:
+    """The mean of `MAIN_METRIC` in each group of queries, with its deviation over seeds, and its interval.
 
     Returns:
-        `variation, kind (of KINDS), group, queries, seeds, mean, mean_std, low, high`. The deviation is null with one
-        seed. The interval holds 95 %; of that over long videos and seeds and that over targets' labels and seeds it is
-        the wider one, and null where both have but one.
+        `variation, kind (of GROUPINGS), group, queries, seeds, mean, mean_std, low, high`. The deviation is null with
+        one seed. The interval holds 95 %; of that over long videos and seeds and that over targets' labels and seeds it
+        is the wider one, and null where both have but one.
     """
     rows = []
     for result in results:
@@ -65,10 +65,10 @@ def by_group(results: Iterable[Result], groups: pl.DataFrame) -> pl.DataFrame:
             read_queries(row).join(groups, on="query_id", how="left", maintain_order="left")
             for row in result.rows.values()
         ]
-        for kind in KINDS:
+        for kind in GROUPINGS:
             for group in sorted({name for table in tables for name in table[kind].drop_nulls()}):
                 parts = [table.filter(pl.col(kind) == group) for table in tables]
-                values = np.stack([part[SHOWN].to_numpy() for part in parts])
+                values = np.stack([part[MAIN_METRIC].to_numpy() for part in parts])
                 means = values.mean(1)
                 drawn = [parts[0][name].to_list() for name in ("video_id", "target_label")]
                 over = [interval_of_mean(values, one, share=True) for one in drawn]
@@ -93,4 +93,4 @@ def write_groups(found: pl.DataFrame, output_dir: Path) -> None:
             [str(name[0]), *(in_percent(row, "mean") for row in rows.iter_rows(named=True))]
             for name, rows in own.group_by("variation", maintain_order=True)
         ]
-        show(head, cells, f"{SHOWN.replace('map', 'mAP')} by {kind.replace('_', ' ')}, %")
+        show(head, cells, f"{MAIN_METRIC.replace('map', 'mAP')} by {kind.replace('_', ' ')}, %")

@@ -43,7 +43,7 @@ def random_model(kind: str, folder: Path, like: str) -> str:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 model, processor = {"blip": make_blip, "blip-2": make_blip2}[kind](like)
-                spread(model)
+                enlarge_frozen_weights(model)
             with replacing(folder) as unfinished:
                 model.eval().save_pretrained(unfinished)
                 processor.save_pretrained(unfinished)
@@ -57,7 +57,7 @@ def parts_like(like: str) -> tuple[Any, Any, dict[str, int]]:
     return tokenizer, BlipImageProcessor(size={"height": side, "width": side}), {"image_size": side, "patch_size": 16}
 
 
-def text_fields(tokenizer: Any, more_tokens: int) -> dict[str, int]:
+def token_fields(tokenizer: Any, more_tokens: int) -> dict[str, int]:
     """What a text encoder takes from its tokenizer."""
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     ids |= {"sep_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
@@ -66,14 +66,14 @@ def text_fields(tokenizer: Any, more_tokens: int) -> dict[str, int]:
 
 def make_blip(like: str) -> tuple[Any, Any]:
     tokenizer, images, sizes = parts_like(like)
-    text = {**TEXT, **text_fields(tokenizer, 2), "encoder_hidden_size": VISION["hidden_size"], "is_decoder": True}
+    text = {**TEXT, **token_fields(tokenizer, 2), "encoder_hidden_size": VISION["hidden_size"], "is_decoder": True}
     config = BlipConfig(text_config=text, vision_config={**VISION, **sizes}, image_text_hidden_size=EMBEDDING_SIZE)
     return BlipForImageTextRetrieval(config), BlipProcessor(images, tokenizer)
 
 
 def make_blip2(like: str) -> tuple[Any, Any]:
     tokenizer, images, sizes = parts_like(like)
-    queries = {**TEXT, **text_fields(tokenizer, 0), "encoder_hidden_size": VISION["hidden_size"]}
+    queries = {**TEXT, **token_fields(tokenizer, 0), "encoder_hidden_size": VISION["hidden_size"]}
     queries |= {"cross_attention_frequency": 1, "use_qformer_text_input": True}
     config = Blip2Config(
         vision_config={**VISION, **sizes},
@@ -88,7 +88,7 @@ def make_blip2(like: str) -> tuple[Any, Any]:
 
 
 @torch.no_grad()
-def spread(model: torch.nn.Module) -> None:
+def enlarge_frozen_weights(model: torch.nn.Module) -> None:
     """Give what stays frozen larger weights than usual, with which random models tell inputs apart."""
     for name, weight in model.named_parameters():
         if weight.ndim > 1 and not name.startswith(("text_encoder.", "text_proj.", "query_tokens")):

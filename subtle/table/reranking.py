@@ -11,14 +11,13 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.generation.images import image_parts
 from hf_datasets.generation.relevance import HIGHEST_RELEVANCE, PairToScore
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import Label, sport_of
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import NO_FILE
 from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.embedding.loop import Clip
 from subtle.footage.refining import reordered
 from subtle.tfcovr.captions import label_of
 
@@ -27,7 +26,7 @@ FRAMES_KEPT = 256
 
 
 @dataclass(frozen=True)
-class Pair:
+class RankedCandidate:
     """A query and one of its first clips.
 
     Attributes:
@@ -37,7 +36,7 @@ class Pair:
     """
 
     query: Mapping[str, Any]
-    clip: Clip
+    clip: ClipRow
     description: str = ""
 
     @property
@@ -55,7 +54,7 @@ class ClipImages:
         max_side: longer side of a frame, in pixels.
     """
 
-    def __init__(self, clips: Mapping[str, Clip], num_frames: int, max_side: int) -> None:
+    def __init__(self, clips: Mapping[str, ClipRow], num_frames: int, max_side: int) -> None:
         self.clips, self.num_frames, self.max_side = clips, num_frames, max_side
         self.of = lru_cache(FRAMES_KEPT)(self.read)
 
@@ -68,7 +67,7 @@ class ClipImages:
         return image_parts(clip["video"], *span, num_frames=self.num_frames, max_side=self.max_side)
 
 
-def to_score(pair: Pair, images: ClipImages | None, expected: int | None = None) -> PairToScore:
+def to_score(pair: RankedCandidate, images: ClipImages | None, expected: int | None = None) -> PairToScore:
     """A pair as the task takes it; without `images` the rule-based generator scores it by `expected`."""
     if images is None:
         return PairToScore(pair.key, pair.query["modification_text"], list, list, expected)
@@ -76,7 +75,7 @@ def to_score(pair: Pair, images: ClipImages | None, expected: int | None = None)
     return PairToScore(pair.key, pair.query["modification_text"], query, clip, expected)
 
 
-def label_score(clip: Clip, target_label: str | None, descriptions: Mapping[str, str]) -> int | None:
+def label_score(clip: ClipRow, target_label: str | None, descriptions: Mapping[str, str]) -> int | None:
     """How much of a wanted label a clip's own label has, 0 to 10: an upper bound for any model that sees the clip.
 
     Args:
@@ -113,8 +112,8 @@ def agreement(own: Label, wanted: Label) -> int:
 
 
 def match(
-    folder: str, pairs: Sequence[Pair], device: torch.device, *, num_frames: int
-) -> Iterator[tuple[Pair, float] | Rejection]:
+    folder: str, pairs: Sequence[RankedCandidate], device: torch.device, *, num_frames: int
+) -> Iterator[tuple[RankedCandidate, float] | Rejection]:
     """Scores of pairs by a cross-encoder that reads the description beside the clip, or why a pair has none.
 
     Args:
@@ -130,7 +129,7 @@ def match(
     matcher, processor, tokenizer = load_matcher(folder, num_frames=num_frames, needs_trained_head=True)
     matcher.to(device).eval()  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
     scorer = Scorer(matcher, processor, tokenizer)
-    by_clip: dict[str, list[Pair]] = defaultdict(list)
+    by_clip: dict[str, list[RankedCandidate]] = defaultdict(list)
     for pair in pairs:
         if len(tokenizer(pair.description)["input_ids"]) > matcher.max_tokens:
             reason = f"the description has more tokens than the cross-encoder reads ({matcher.max_tokens})"

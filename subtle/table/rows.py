@@ -19,7 +19,7 @@ SAME_FIGURE = 1e-9
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of a table.
 
     Attributes:
@@ -100,7 +100,7 @@ def write_row(
 
     Args:
         output_dir: of the table.
-        name: see `Row`, as for the others.
+        name: see `TableRow`, as for the others.
         metrics: in [0, 1].
         config: a dataclass or a dictionary.
         seed: of the run.
@@ -149,7 +149,7 @@ def changes(one: Any, other: Any) -> list[str]:
     return sorted(name for name in (first | second).keys() - IGNORED if first.get(name) != second.get(name))
 
 
-def read_row(path: Path) -> Row:
+def read_row(path: Path) -> TableRow:
     """The row of a `results.json` or a `failure.json`.
 
     Raises:
@@ -159,15 +159,15 @@ def read_row(path: Path) -> Row:
         record = json.loads(path.read_text(encoding="utf-8"))
         name, columns = record.pop("name"), record.pop("columns")
         if path.name == "failure.json":
-            return Row(name, path.parent, columns, reason=record["reason"])
+            return TableRow(name, path.parent, columns, reason=record["reason"])
         known = {key: record.pop(key) for key in ("data", "config", "seed")}
         metrics = {metric: float(value) for metric, value in record.pop("figures").items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is not a row of a table ({type(error).__name__}: {error}); delete it") from error
-    return Row(name, path.parent, columns, metrics, details=record, **known)
+    return TableRow(name, path.parent, columns, metrics, details=record, **known)
 
 
-def read_rows(folders: Sequence[str | Path]) -> dict[str, Row]:
+def read_rows(folders: Sequence[str | Path]) -> dict[str, TableRow]:
     """The rows of several output folders by name; a measured row counts, not a failure elsewhere.
 
     Args:
@@ -176,7 +176,7 @@ def read_rows(folders: Sequence[str | Path]) -> dict[str, Row]:
     Raises:
         ValueError: A folder holds no row, two folders disagree about a row, or rows were measured on different data.
     """
-    found: dict[str, Row] = {}
+    found: dict[str, TableRow] = {}
     for place, folder in enumerate(folders):
         paths = sorted(Path(folder, "rows").glob("*/*.json"))
         if place and not paths:
@@ -185,14 +185,14 @@ def read_rows(folders: Sequence[str | Path]) -> dict[str, Row]:
             row = read_row(path)
             known = found.get(row.name)
             if known and known.metrics is not None and row.metrics is not None:
-                check_same(known, row)
+                check_rows_agree(known, row)
             if known is None or (known.metrics is None and row.metrics is not None):
                 found[row.name] = row
     check_data([row for row in found.values() if row.metrics is not None])
     return found
 
 
-def check_same(one: Row, other: Row) -> None:
+def check_rows_agree(one: TableRow, other: TableRow) -> None:
     """Raise where two measurements of a row disagree."""
     cure = "delete one of them, or leave its folder out"
     if changed := changes(one.config, other.config):
@@ -213,7 +213,7 @@ def check_same(one: Row, other: Row) -> None:
         )
 
 
-def check_data(rows: Sequence[Row]) -> None:
+def check_data(rows: Sequence[TableRow]) -> None:
     for row in rows[1:]:
         first = rows[0]
         for name in sorted(first.data | row.data):

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hf_datasets.records import ClipRow
 from hf_models.encoders.protocol import unit_rows
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from hf_models.tfcovr.ranking import rank_embeds
-from subtle.embedding.loop import Clip
 from subtle.run.data import load_split, load_splits
 from subtle.table.embedding import Embedded, Embedder
 from subtle.table.queries import WayName, compose_queries
@@ -18,7 +18,7 @@ from subtle.tfcovr.measure import ComposedRetrievalMeasure, gallery_ids
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class EvaluatedSplit:
     """The queries and the gallery of a split, the same for every row.
 
     Attributes:
@@ -30,18 +30,18 @@ class Benchmark:
 
     rows: list[dict[str, Any]]
     gallery: list[str]
-    clips: dict[str, Clip]
+    clips: dict[str, ClipRow]
     config: Any
 
     @classmethod
-    def load(cls, config: Any) -> "Benchmark":
+    def load(cls, config: Any) -> "EvaluatedSplit":
         """Read a split; no video is decoded."""
         rows, gallery = list(load_split(config, config.split)), gallery_ids(config)
         every = {clip["clip_id"]: clip for split in load_splits(config, clips=True).values() for clip in split}
         wanted = dict.fromkeys([*gallery, *(row["query_clip_id"] for row in rows)])
         return cls(rows, gallery, {clip_id: every[clip_id] for clip_id in wanted if clip_id in every}, config)
 
-    def drawn(self, number: int | None, seed: int) -> "Benchmark":
+    def drawn(self, number: int | None, seed: int) -> "EvaluatedSplit":
         """With some queries by a seed, in their order; a larger number has those of a smaller one, too; None: all."""
         order = list(range(len(self.rows)))
         random.Random(seed).shuffle(order)
@@ -70,7 +70,7 @@ class Ranked:
 
 
 def rank_row(
-    benchmark: Benchmark,
+    benchmark: EvaluatedSplit,
     embedder: Embedder,
     way: WayName,
     frames: tuple[int | None, int | None],
@@ -100,7 +100,7 @@ def rank_row(
     return Ranked(ids, queries, made.missing, made.num_encoded + targets.num_encoded)
 
 
-def measure_ranked(benchmark: Benchmark, ranked: Ranked, measure: ComposedRetrievalMeasure) -> Measured:
+def measure_ranked(benchmark: EvaluatedSplit, ranked: Ranked, measure: ComposedRetrievalMeasure) -> Measured:
     """The metrics of rankings by the protocol of the benchmark, and their coverage."""
     found = measure(ranked.ids, ranked.queries, benchmark.config.protocol)
     coverage = ranked.queries.coverage | {"queries_without": ranked.missing}
@@ -112,7 +112,7 @@ def measure_ranked(benchmark: Benchmark, ranked: Ranked, measure: ComposedRetrie
     )
 
 
-def place(benchmark: Benchmark, made: Embedded, targets: Embedded) -> Queries:
+def place(benchmark: EvaluatedSplit, made: Embedded, targets: Embedded) -> Queries:
     """The queries that could be made, among the clips that could be embedded; the others are in the coverage."""
     made_ids = set(made.ids)
     rows = [row for row in benchmark.rows if row["query_id"] in made_ids]

@@ -21,7 +21,7 @@ from subtle.run.printing import as_markdown, show
 from subtle.run.results import write_results
 from subtle.running import message_of, users_mistake
 from subtle.table.costs import Cost, Machine, costs_as_cells
-from subtle.table.rows import Row, is_done, read_rows, write_failure, write_row
+from subtle.table.rows import TableRow, is_done, read_rows, write_failure, write_row
 from subtle.tfcovr.measure import CUTOFFS
 
 METRICS = [f"map@{k}" for k in CUTOFFS]
@@ -143,7 +143,7 @@ class Table(ABC, Generic[R]):
                     raise
                 self.fail(row, error)
                 if processes().num_processes > 1:  # the others may wait for what this one will not send
-                    raise SystemExit(f"{row.name} failed on one of several processes: {reason_of(error)}") from None
+                    raise SystemExit(f"{row.name} failed on one of several processes: {cause_of(error)}") from None
                 continue
             if processes().is_main_process:
                 write_row(
@@ -167,12 +167,12 @@ class Table(ABC, Generic[R]):
         Raises:
             BaseException: it is a bug.
         """
-        reason = reason_of(error)
+        reason = cause_of(error)
         say(f"{row.name} failed: {reason}")
         if processes().is_main_process:
             write_failure(self.output_dir, row.name, reason, self.columns(row))
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Write and print the table; the exit status."""
         return finish_table(
             self.output_dir,
@@ -204,7 +204,7 @@ def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def reason_of(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
     """What a row's failure is put down to, in one line.
 
     Raises:
@@ -222,7 +222,7 @@ def reason_of(error: BaseException) -> str:
 
 def finish_table(
     output_dir: str | Path,
-    rows: Mapping[str, Row],
+    rows: Mapping[str, TableRow],
     expected_names: Sequence[str],
     title: str,
     *,
@@ -268,7 +268,7 @@ def finish_table(
     data = next((rows[name].data for name in measured), {})
     with replacing_files(Path(output_dir)) as draft:
         (draft / "table.md").write_text(as_markdown(f"{title}, %", [head, *cells]), encoding="utf-8")
-        (draft / "table.csv").write_text(as_csv(names, headings, rows), encoding="utf-8", newline="")
+        (draft / "table.csv").write_text(rows_as_csv(names, headings, rows), encoding="utf-8", newline="")
         write_results(
             draft,
             measured,
@@ -298,7 +298,7 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row]) -> str:
+def rows_as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, TableRow]) -> str:
     """All rows with all their metrics as fractions."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row.metrics or ()))
     text = io.StringIO()

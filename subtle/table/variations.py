@@ -93,7 +93,7 @@ def read_options(name: str, options: Mapping[str, Any], stage: str, stages: Mapp
     return read
 
 
-def key_of(config: Any, *, without: tuple[str, ...] = ()) -> str:
+def config_key(config: Any, *, without: tuple[str, ...] = ()) -> str:
     """A hash of the options that decide the outcome, but the seed."""
     ignored = {*IGNORED, "seed", *without}
     values = {name: value for name, value in asdict(config).items() if name not in ignored}
@@ -111,7 +111,7 @@ def row_name(variation: str, seed: int, shuffled: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class VariationRun:
     """A row: one variation with one seed; what is trained, and where.
 
     Attributes:
@@ -140,18 +140,20 @@ class Run:
         """What decides its figures, without folders of this machine; where stage 1 is trained, with its options."""
         config = asdict(self.stage2)
         if self.stage1:
-            config |= {"vision_model": "stage 1", "stage1": portable(asdict(self.stage1))}
-        return portable(config)
+            config |= {"vision_model": "stage 1", "stage1": portable_options(asdict(self.stage1))}
+        return portable_options(config)
 
 
-def portable(options: Mapping[str, Any]) -> dict[str, Any]:
+def portable_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that decide the weights; models that ship are named without their folder."""
     kept = {name: value for name, value in options.items() if name not in {*IGNORED, "data_dir", "video_dir"}}
     shipped = {str(folder): folder.name for folder in WEIGHTS.iterdir()}
     return {name: shipped.get(value, value) if isinstance(value, str) else value for name, value in kept.items()}
 
 
-def plan_run(variation: Variation, seed: int, base1: Any, base2: Any, output_dir: Path, *, each_seed: bool) -> Run:
+def plan_run(
+    variation: Variation, seed: int, base1: Any, base2: Any, output_dir: Path, *, each_seed: bool
+) -> VariationRun:
     """The configurations of a variation with one seed; equal ones share their folders, whatever their variation is.
 
     Args:
@@ -167,16 +169,16 @@ def plan_run(variation: Variation, seed: int, base1: Any, base2: Any, output_dir
     embeddings = Path(base2.embeddings)
     if variation.stage1 or (each_seed and "vision_model" not in changes):
         stage1 = replace(base1, **variation.stage1, seed=seed if each_seed else base1.seed)
-        stage1.output_dir = str(output_dir / "stage1" / key_of(stage1) / f"seed-{stage1.seed}")
+        stage1.output_dir = str(output_dir / "stage1" / config_key(stage1) / f"seed-{stage1.seed}")
         changes["vision_model"] = str(Path(stage1.output_dir) / "model")
     stage2 = replace(base2, **changes, seed=seed)
     read_by_encoders = (*EncoderConfig.__dataclass_fields__, "shuffle_frames")
     if any(getattr(stage2, name) != getattr(base2, name) for name in read_by_encoders):
         kept = {*read_by_encoders, *DataConfig.__dataclass_fields__}
         others = tuple(name for name in asdict(stage2) if name not in kept)
-        embeddings = output_dir / "embeddings" / key_of(stage2, without=others)
+        embeddings = output_dir / "embeddings" / config_key(stage2, without=others)
     stage2.embeddings = str(embeddings)
-    stage2.output_dir = str(output_dir / "stage2" / key_of(stage2) / f"seed-{seed}")
+    stage2.output_dir = str(output_dir / "stage2" / config_key(stage2) / f"seed-{seed}")
     of_clips = [name for name in read_by_encoders if name not in {"text_model", "text_model_class", "number_words"}]
     is_same = all(getattr(stage2, name) == getattr(base2, name) for name in of_clips)
-    return Run(variation, seed, stage1, stage2, base2.embeddings if is_same else None)
+    return VariationRun(variation, seed, stage1, stage2, base2.embeddings if is_same else None)

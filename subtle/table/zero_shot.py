@@ -19,11 +19,11 @@ from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
 from subtle.table.caption_texts import Captions, captions_for, check_share, texts_digest
 from subtle.table.costs import Cost, Forward, Machine
-from subtle.table.embedding import Embedder, clips_of
+from subtle.table.embedding import Embedder, clips_of_queries
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
-from subtle.table.rows import Row, is_done
-from subtle.table.scoring import Benchmark, measure_ranked, rank_row
+from subtle.table.rows import TableRow, is_done
+from subtle.table.scoring import EvaluatedSplit, measure_ranked, rank_row
 from subtle.table.table import Measured, Table, run_table
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -118,7 +118,7 @@ class Table2(Table[ZeroShotRow]):
         self.rows = rows_of(config)
         super().__init__(with_split(config))
         self.loading: dict[str, Any] = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}
-        self.benchmark = Benchmark.load(self.config)
+        self.benchmark = EvaluatedSplit.load(self.config)
         self.work = Work(config.batch_size, config.shard_size, config.num_workers, config.timeout_seconds)
         self.captions: dict[str, Captions] = {}
         self.score = ComposedRetrievalMeasure()
@@ -147,7 +147,7 @@ class Table2(Table[ZeroShotRow]):
         clips, num_queries = len(self.benchmark.clips), len(self.benchmark.rows)
         way = WAYS[row.way]
         composes = row.way in {"prompt", "cross-attention", "ecde"}
-        of_queries = len(clips_of(self.benchmark.rows, list(self.benchmark.clips.values())))
+        of_queries = len(clips_of_queries(self.benchmark.rows, list(self.benchmark.clips.values())))
         query_clips = num_queries * (1 + (row.way == "ecde")) if composes else of_queries
         frames = (row.target_frames or 12) * clips
         if way.reads_video and (composes or row.query_frames != row.target_frames):
@@ -221,7 +221,7 @@ class Table2(Table[ZeroShotRow]):
             made |= {"captions": extra.source, "captions_digest": texts_digest(extra.texts)}
         return made
 
-    def finish(self, found: Mapping[str, Row]) -> int:
+    def finish(self, found: Mapping[str, TableRow]) -> int:
         """Licenses are in the files, and whether every row ranks all queries is said where one does not."""
         counts = {row.details.get("coverage", {}).get("queries_ranked") for row in found.values() if row.metrics}
         self.only_in_files = ("license", "queries") if counts <= {len(self.benchmark.rows)} else ("license",)

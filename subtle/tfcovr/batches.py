@@ -26,8 +26,8 @@ from subtle.run.loading import shared_bytes
 from subtle.run.shared_config import DataConfig, EmbedConfig, EncoderConfig, QueryParts
 from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, made_by, prepared_clips
 
-Batch = dict[str, Any]
-PIXELS = {"pixel_values", "target_pixel_values"}
+PairBatch = dict[str, Any]
+PIXEL_INPUTS = {"pixel_values", "target_pixel_values"}
 UNPREPARED = {"do_sample_frames": False, "do_rescale": False, "do_normalize": False}
 """What a video processor leaves to do in a worker, so that frames are uint8 until they are on the device."""
 PREPARED = {"do_sample_frames": False, "do_resize": False, "do_center_crop": False}
@@ -105,7 +105,7 @@ class EmbeddingSource:
             target_embeds=targets.target_embeds[rows],
         )
 
-    def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
+    def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[PairBatch]:
         """One batch for each list of triplet rows."""
         device = self.video_embeds.device
         query, text, target, label = (
@@ -142,7 +142,7 @@ class PixelSource:
         processor: TFCoVRProcessor,
         config: Any,
         accelerator: Accelerator,
-        read: Callable[..., Iterator[Batch]],
+        read: Callable[..., Iterator[PairBatch]],
     ) -> None:
         self.processor, self.config, self.accelerator, self.read = processor, config, accelerator, read
         rows = [clip for split in ("train", "validation") for clip in load_split(config, split, clips=True)]
@@ -154,7 +154,7 @@ class PixelSource:
         self.texts = index_of(sorted(texts))
         self.pairs = PairFrames(self.rows, list(self.texts), processor, config)
 
-    def batches(self, triplets: Triplets, rows: Sequence[Tensor], _: QueryParts) -> Iterator[Batch]:
+    def batches(self, triplets: Triplets, rows: Sequence[Tensor], _: QueryParts) -> Iterator[PairBatch]:
         """One batch for each list of triplet rows; the parts of a query are those of the configuration."""
         columns = (triplets.query, triplets.text, triplets.target, triplets.label)
         indices = [list(zip(*(column[part].tolist() for column in columns), strict=True)) for part in rows]
@@ -165,7 +165,7 @@ class PixelSource:
         for batch in self.read(
             self.pairs, indices, num_workers=workers, collate=self.pairs.collate, needed_bytes=needed
         ):
-            for name in PIXELS & batch.keys():
+            for name in PIXEL_INPUTS & batch.keys():
                 batch[name] = video(list(batch[name]), return_tensors="pt", **PREPARED)["pixel_values"]
             yield batch
 
@@ -190,7 +190,7 @@ class PixelSource:
         return {"video_embeds": video, "text_embeds": text.to(video.device)}
 
 
-class PairFrames(Dataset[tuple[Batch, str]]):
+class PairFrames(Dataset[tuple[PairBatch, str]]):
     """Triplets, indexed by the places of query, text and target, and the label: tensors, and the text.
 
     The frames of clips are uint8, `(T, C, H, W)`, as large as the processor makes them, which has still to normalize.
@@ -206,7 +206,7 @@ class PairFrames(Dataset[tuple[Batch, str]]):
         self.rows, self.texts, self.processor = rows, texts, processor
         self.spread, self.parts = config.spread, config.query
 
-    def __getitem__(self, places: tuple[int, int, int, int]) -> tuple[Batch, str]:
+    def __getitem__(self, places: tuple[int, int, int, int]) -> tuple[PairBatch, str]:
         query, text, target, label = places
         clips = {"target_pixel_values": target} | ({} if self.parts == "text" else {"pixel_values": query})
         frames = {name: self.frames(self.rows[place]) for name, place in clips.items()}
@@ -219,7 +219,7 @@ class PairFrames(Dataset[tuple[Batch, str]]):
         pixels: Tensor = processor(read.frames, return_tensors="pt", **UNPREPARED)["pixel_values"][0]
         return pixels
 
-    def collate(self, items: list[tuple[Batch, str]]) -> Batch:
+    def collate(self, items: list[tuple[PairBatch, str]]) -> PairBatch:
         """Stack clips and tokenize texts."""
         tensors, texts = zip(*items, strict=True)
         tokens = {} if self.parts == "video" else self.processor(text=list(texts))

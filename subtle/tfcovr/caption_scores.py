@@ -87,7 +87,7 @@ def example_table(sport: Sport, captions: Mapping[str, Sequence[Scored]], number
     return lines
 
 
-def report(
+def report_scores(
     systems: Mapping[str, Mapping[Sport, CaptionTally]],
     captions: Mapping[str, Sequence[Scored]],
     *,
@@ -150,7 +150,7 @@ def write_scored(
         return 1
     name = config.model or LABEL_CAPTIONS
     systems = {name: tallies(rows), **beside} | baselines(row["label"] for row in rows if row["label"])
-    text = report(systems, {name: rows}, number=config.examples, title=title)
+    text = report_scores(systems, {name: rows}, number=config.examples, title=title)
     with build.draft() as draft:
         write_table(draft / file, found, columns)
         write_rejections(draft, build.rejections)

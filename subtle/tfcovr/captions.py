@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
 from hf_datasets.generation.chat import Answer
-from hf_datasets.records import Rejection
+from hf_datasets.records import ClipRow, Rejection
 from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.caption_scores import score_caption
@@ -26,13 +26,12 @@ LABEL_CAPTIONS = "label captions"
 TEXT, FLAG, NAMES = pa.string(), pa.bool_(), pa.list_(pa.string())
 SCORE_COLUMNS = {"right": NAMES, "wrong": NAMES, "not_said": NAMES, "all_right": FLAG}
 SECOND_CAPTION = "second caption of the same id; the first is kept"
-FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
-Clip = dict[str, Any]
+CAPTION_FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
 Scored = dict[str, Any]
 """A row of a table of captions: texts, `label` as a `Label` or None, and the columns of `SCORE_COLUMNS`."""
 
 
-def clips_of(config: DataConfig, split: str) -> dict[str, Clip]:
+def clips_of(config: DataConfig, split: str) -> dict[str, ClipRow]:
     """The clips of a split by id, each with its `label` of TF-CoVR, or None."""
     rows = [dict(row) for row in load_split(config, split, clips=True)]
     known = {pair: label_of(*pair) for pair in {(row["label"], row["description"]) for row in rows}}
@@ -94,7 +93,7 @@ def read_captions(
         ValueError: It cannot be read, lacks a column, or no row is left.
     """
     path = Path(path).expanduser()
-    path = path / FILES[text] if path.is_dir() else path
+    path = path / CAPTION_FILES[text] if path.is_dir() else path
     if not path.is_file():
         raise ValueError(f"there is no file {path}; `caption.py write` or `caption.py rewrite` makes one")
     table, rejections = read_columns(path)

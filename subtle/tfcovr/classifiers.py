@@ -11,6 +11,7 @@ from sklearn.metrics import recall_score
 from torch import nn
 from transformers import AutoImageProcessor
 
+from hf_datasets.records import ClipRow
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 from hf_models.checkpoints import open_whole
@@ -21,12 +22,12 @@ from hf_models.tfcovr.modeling_aim import load_clip_vision
 from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, check_model_folder
 from subtle.run.shared_config import ClassifierConfig
 
-SIZES = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale")
+SIZE_FIELDS = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale")
 REGULARIZATION = ("drop_path_rate", "classifier_dropout")
 """What a model trained before can go on with, or without."""
 
 
-def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
+def class_names(clips: Sequence[ClipRow], head: Literal["present", "all"]) -> list[str]:
     """Label ids in the order of the head, which is that of the dataset's classes.
 
     Of `clips` the labels, or with the head "all" the 306 if they are of these.
@@ -39,7 +40,7 @@ def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]
     return sorted(labels, key=lambda label: (place.get(label, len(known)), label))
 
 
-def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: str) -> list[int]:
+def class_indices(clips: Sequence[ClipRow], names: Sequence[str], split: str) -> list[int]:
     """The class of each clip, or an error that names a clip whose label the head does not have."""
     index = {name: position for position, name in enumerate(names)}
     for clip in clips:
@@ -86,7 +87,7 @@ def misfits_of_shipped(config: ClassifierConfig) -> list[str] | None:
 def differences_in_size(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig) -> list[str]:
     return [
         f"{name} {getattr(trained, name)}, not {getattr(config, name)}"
-        for name in SIZES
+        for name in SIZE_FIELDS
         if getattr(trained, name) != getattr(config, name)
     ]
 
@@ -118,7 +119,7 @@ def head_fields(config: ClassifierConfig, names: Sequence[str]) -> dict[str, Any
 
 def aim_fields(config: ClassifierConfig, names: Sequence[str]) -> dict[str, Any]:
     """The fields of `AIMConfig` of a whole model that starts from a CLIP."""
-    sizes = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
+    sizes = {name: getattr(config, name) for name in (*SIZE_FIELDS, *REGULARIZATION)}
     return sizes | head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
 
 
@@ -126,7 +127,7 @@ def new_adapters(tower: Any, config: ClassifierConfig, names: Sequence[str]) -> 
     """New adapters on a CLIP's vision tower, which stays as it is."""
     if config.activation_checkpointing:
         tower.activation_checkpointing_enable()
-    fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
+    fields = {name: getattr(config, name) for name in (*SIZE_FIELDS, *REGULARIZATION)}
     return get_peft_model(tower, AIMAdapterConfig(**fields, **head_fields(config, names)))
 
 

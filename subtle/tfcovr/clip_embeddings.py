@@ -17,7 +17,7 @@ from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import VECTORS
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.frame_reading import frame_size_of, frames_read, staged
-from subtle.embedding.loop import read_clips
+from subtle.embedding.loop import read_clip_frames
 from subtle.run.accelerator import make_accelerator
 from subtle.run.batches import batched
 from subtle.run.models import load_encoders
@@ -91,7 +91,7 @@ def prepared_clips(
     cached = ((clip_id, decoded[clip_id][clip_id]) for clip_id in ids)
     to_read = [clip for clip in clips if clip["clip_id"] not in decoded]
     how: dict[str, Any] = {"size": frame_size_of(video), "spread": config.spread}
-    arriving = itertools.chain(cached, read_clips(to_read, video.num_frames, failures, config, **how))
+    arriving = itertools.chain(cached, read_clip_frames(to_read, video.num_frames, failures, config, **how))
     for batch in batched(arriving, config.batch_size):
         frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
         pixels = video(staged(frames, video, device), do_sample_frames=False, return_tensors="pt")["pixel_values"]

@@ -43,18 +43,20 @@ class FineTunedRow:
         return "video + text" if self.query == "both" else self.query
 
 
-BLIP2 = (4.0, 8.0)  # (256, 1024, 2048)
-CLIP = (2.5, 5.0)  # (1024, 2560, 5120)
+BLIP2_WIDTHS = (4.0, 8.0)  # (256, 1024, 2048)
+CLIP_WIDTHS = (2.5, 5.0)  # (1024, 2560, 5120)
 STAGE_2_ONLY = "TF-CoVR-Base (Stage-2 only)"
 ONE: tuple[QueryParts, int, int] = ("both", 1, 15)
 MANY: tuple[QueryParts, int, int] = ("both", 15, 15)
 ROWS = (
-    FineTunedRow("blip2-text", "BLIP2", "blip2_model", "-", "text", None, 15, (10.69, 13.02, 15.35, 16.41), BLIP2),
-    FineTunedRow("blip2-video", "BLIP2", "blip2_model", "-", "video", 1, 15, (4.86, 6.49, 8.92, 10.06), BLIP2),
-    FineTunedRow("clip-mlp-1", "CLIP", "clip_model", "MLP", *ONE, (7.01, 8.35, 10.22, 11.38), CLIP),
-    FineTunedRow("blip2-mlp-1", "BLIP2", "blip2_model", "MLP", *ONE, (10.86, 13.20, 15.38, 16.31), BLIP2),
-    FineTunedRow("clip-mlp-15", "CLIP", "clip_model", "MLP", *MANY, (6.40, 7.46, 9.21, 10.40), CLIP),
-    FineTunedRow("blip2-mlp-15", "BLIP2", "blip2_model", "MLP", *MANY, (11.64, 14.81, 16.74, 17.55), BLIP2),
+    FineTunedRow(
+        "blip2-text", "BLIP2", "blip2_model", "-", "text", None, 15, (10.69, 13.02, 15.35, 16.41), BLIP2_WIDTHS
+    ),
+    FineTunedRow("blip2-video", "BLIP2", "blip2_model", "-", "video", 1, 15, (4.86, 6.49, 8.92, 10.06), BLIP2_WIDTHS),
+    FineTunedRow("clip-mlp-1", "CLIP", "clip_model", "MLP", *ONE, (7.01, 8.35, 10.22, 11.38), CLIP_WIDTHS),
+    FineTunedRow("blip2-mlp-1", "BLIP2", "blip2_model", "MLP", *ONE, (10.86, 13.20, 15.38, 16.31), BLIP2_WIDTHS),
+    FineTunedRow("clip-mlp-15", "CLIP", "clip_model", "MLP", *MANY, (6.40, 7.46, 9.21, 10.40), CLIP_WIDTHS),
+    FineTunedRow("blip2-mlp-15", "BLIP2", "blip2_model", "MLP", *MANY, (11.64, 14.81, 16.74, 17.55), BLIP2_WIDTHS),
     FineTunedRow("blip-covr", "BLIP-CoVR", "blip_model", "CA", *ONE, (11.07, 13.94, 16.07, 16.88)),
     FineTunedRow("blip-covr-ecde", "BLIP-CoVR-ECDE", "blip_model", "CA", *ONE, (13.03, 15.90, 18.62, 19.83)),
     FineTunedRow("stage-2-only", STAGE_2_ONLY, "pretrained_model", "MLP", "both", 8, 8, (15.08, 18.70, 21.78, 22.61)),

@@ -10,7 +10,7 @@ import polars as pl
 from hf_datasets.tfcovr.labels import Label, differences
 from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, TextEmbedder, kind, label_pairs
 
-NUMBERS = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
+COUNTED_ATTRIBUTES = {"turns", "entry_turns", "at_least", "somersaults", "twists_before", "twists_after"}
 CHANGES = {
     "numbers": "numbers: turns, twists, saltos",
     "words": "words: shape, direction, legs, ...",
@@ -120,6 +120,6 @@ def change_of(source: Label, target: Label) -> str:
     changed = {change.attribute for change in differences(*attributes)}
     if "apparatus" in changed:
         return "apparatus and more" if len(changed) > 1 else "apparatus"
-    if changed <= NUMBERS:
+    if changed <= COUNTED_ATTRIBUTES:
         return "numbers"
-    return "numbers and words" if changed & NUMBERS else "words"
+    return "numbers and words" if changed & COUNTED_ATTRIBUTES else "words"

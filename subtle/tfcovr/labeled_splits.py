@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
+from hf_datasets.long_videos import SPLITS
+from hf_datasets.records import ClipRow
 from hf_datasets.tfcovr.splitting import held_out_videos
 from subtle.run.data import load_splits, refused_rows
 from subtle.run.shared_config import DataConfig
 
-Clip = dict[str, Any]
 Validation = Literal["auto", "split", "train"]
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class LabeledSplits:
         refused: The dataset's notice about rejected rows, or None.
     """
 
-    clips: dict[str, list[Clip]]
+    clips: dict[str, list[ClipRow]]
     coverage: dict[str, dict[str, int]]
     notes: dict[str, str] = field(default_factory=dict)
     refused: str | None = None
@@ -50,7 +50,7 @@ def labeled_splits(
     if not 0 < validation_fraction < 1:
         raise SystemExit(f"--validation_fraction is {validation_fraction}; it is a share between 0 and 1")
     loaded = load_splits(config, clips=True)
-    every = {split: list(loaded[split]) if split in loaded else [] for split in SPLITS}
+    every: dict[str, list[ClipRow]] = {split: list(loaded[split]) if split in loaded else [] for split in SPLITS}
     coverage = {split: counts(clips) for split, clips in every.items()}
     clips = {split: [clip for clip in part if is_labeled(clip) and clip["video"]] for split, part in every.items()}
     refused = next((refused_rows(part) for part in loaded.values()), None)
@@ -91,11 +91,11 @@ def hold_out(found: LabeledSplits, fraction: float, seed: int, why: str) -> None
     )
 
 
-def is_labeled(clip: Clip) -> bool:
+def is_labeled(clip: ClipRow) -> bool:
     return clip["label"] is not None
 
 
-def counts(clips: Sequence[Clip]) -> dict[str, int]:
+def counts(clips: Sequence[ClipRow]) -> dict[str, int]:
     """How many clips there are, and what some of them lack."""
     lacking = {
         "unlabelled": sum(not is_labeled(clip) for clip in clips),
@@ -104,7 +104,7 @@ def counts(clips: Sequence[Clip]) -> dict[str, int]:
     return {"clips": len(clips)} | {name: count for name, count in lacking.items() if count}
 
 
-def lacks(split: str, clips: Sequence[Clip]) -> str:
+def lacks(split: str, clips: Sequence[ClipRow]) -> str:
     """Why no clip of a split can be used."""
     if not clips:
         return f"the split {split!r} has no clip"

@@ -6,11 +6,11 @@ from typing import Any
 import polars as pl
 from tqdm import tqdm
 
-from subtle.run.inline_video import encode_clip
+from subtle.run.inline_video import clip_data_url
 
 EXTRA_ANSWERS = 2
 NOT_STATED = "not stated"
-NAMES = ("description", "label", "clip_id")
+NAME_COLUMNS = ("description", "label", "clip_id")
 """Columns of a clip: what it is called is in the first of them that says something."""
 
 
@@ -88,7 +88,7 @@ class ShownClips:
         if row is None:
             return {"caption": clip_id, "facts": [], "video": None, "missing": "not in the dataset"}
         if clip_id not in self.encoded:
-            self.encoded[clip_id] = encode_clip(row)
+            self.encoded[clip_id] = clip_data_url(row)
         return {
             "caption": self.captions[clip_id],
             "facts": clip_facts(row, self.captions[clip_id]),
@@ -100,16 +100,16 @@ class ShownClips:
 def clip_facts(row: dict[str, Any], caption: str) -> list[str]:
     """Label (unless it is the caption), video id and seconds of a clip."""
     label = [] if row["label"] in (None, caption) else [f"label {row['label']}"]
-    return [*label, f"video {row['video_id']}", seconds_of(row["start_seconds"], row["end_seconds"])]
+    return [*label, f"video {row['video_id']}", span_text(row["start_seconds"], row["end_seconds"])]
 
 
-def seconds_of(start: float | None, end: float | None) -> str:
+def span_text(start: float | None, end: float | None) -> str:
     if start is None and end is None:
         return "whole file"
     return f"{start or 0:.1f}-{'end' if end is None else f'{end:.1f}'} s"
 
 
-def text(column: str) -> pl.Expr:
+def text_column(column: str) -> pl.Expr:
     """A column as text, null where it is empty."""
     words = pl.col(column).cast(pl.String)
     return pl.when(words.str.strip_chars() != "").then(words)
@@ -117,21 +117,21 @@ def text(column: str) -> pl.Expr:
 
 def clip_captions(clips: pl.DataFrame) -> dict[str, str]:
     """Clip id -> what to write below the clip."""
-    return dict(clips.select("clip_id", name=pl.coalesce(map(text, NAMES))).iter_rows())
+    return dict(clips.select("clip_id", name=pl.coalesce(map(text_column, NAME_COLUMNS))).iter_rows())
 
 
-def label_names(clips: pl.DataFrame) -> dict[str, str]:
+def label_descriptions(clips: pl.DataFrame) -> dict[str, str]:
     """Label -> the description that all of its clips share; the label where they have none, or several."""
-    described = clips.select(label=text("label"), description=text("description")).drop_nulls("label")
+    described = clips.select(label=text_column("label"), description=text_column("description")).drop_nulls("label")
     texts = described.group_by("label").agg(pl.col("description").drop_nulls().unique())
     return {label: found[0] if len(found) == 1 else label for label, found in texts.iter_rows()}
 
 
 def clip_classes(clips: pl.DataFrame) -> dict[str, str]:
     """Clip id -> the name of its class: of its label where it has one; two labels of one description are one class."""
-    label = text("label")
-    named = label.replace_strict(label_names(clips), default=None, return_dtype=pl.String)
-    return dict(clips.select("clip_id", name=pl.coalesce(named, *map(text, NAMES))).iter_rows())
+    label = text_column("label")
+    named = label.replace_strict(label_descriptions(clips), default=None, return_dtype=pl.String)
+    return dict(clips.select("clip_id", name=pl.coalesce(named, *map(text_column, NAME_COLUMNS))).iter_rows())
 
 
 def name_targets(predictions: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame:
@@ -141,13 +141,13 @@ def name_targets(predictions: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame
     by the class of its first target.
     """
     first = pl.col("target_clip_ids").list.first()
-    described = clips.select("clip_id", text=text("description")).drop_nulls()
-    known = [label_names(clips), dict(described.iter_rows()), clip_classes(clips)]
+    described = clips.select("clip_id", text=text_column("description")).drop_nulls()
+    known = [label_descriptions(clips), dict(described.iter_rows()), clip_classes(clips)]
     by_label, by_clip, by_class = (
         column.replace_strict(names, default=None, return_dtype=pl.String)
-        for column, names in zip((text("target_label"), first, first), known, strict=True)
+        for column, names in zip((text_column("target_label"), first, first), known, strict=True)
     )
-    label = text("target_label")
+    label = text_column("target_label")
     return predictions.with_columns(
         target=pl.when(label.is_null())
         .then(pl.coalesce(by_class, first))

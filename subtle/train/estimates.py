@@ -34,7 +34,7 @@ from subtle.table.costs import FRAME_SECONDS
 from subtle.tfcovr.classifiers import aim_fields, new_adapters
 from subtle.train.noise_evaluator import NEGATIVES, POSITIVES
 from subtle.train.options import NoiseEvaluatorConfig, Stage1Config, Stage2Config, VCMRConfig, VidCLIPRunConfig
-from subtle.train.stage2 import MODEL_FIELDS, MODELS
+from subtle.train.stage2 import COMPOSED_MODELS, MODEL_FIELDS
 from subtle.train.vcmr import make_model
 from subtle.train.vidclip import CAPTIONING, PREFERENCE
 
@@ -42,7 +42,7 @@ FEATURE_SIZES = (2048, 768)
 """VERIFIED's features: ResNet-152 of videos, RoBERTa of queries."""
 DISRUPTED_TEXTS = 3
 """Of a video in a batch of VidCLIP, at most about one of each kind of disruption."""
-QUERY_TOKENS = 30
+MODIFICATION_TOKENS = 30
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
     for kind in ("vision", "text"):
         whole = sizes_of(getattr(config, f"{kind}_model"), f"{kind}_model")
         fields |= encoder_fields(whole, kind, getattr(config, f"{kind}_model_class"))
-    model_class: Any = MODELS[config.model]
+    model_class: Any = COMPOSED_MODELS[config.model]
     model: Any = on_meta(lambda: model_class(model_class.config_class(**fields)))
     rows = part_of(config.batch_size, num_processes)
     labels = torch.arange(rows)
@@ -177,7 +177,7 @@ def plan_stage2(config: Stage2Config, num_processes: int) -> Planned:
 
     def loss_of_pixels(model: Any) -> Tensor:
         clips = {name: torch.empty(rows, frames, 3, side, side) for name in ("pixel_values", "target_pixel_values")}
-        tokens = torch.ones(rows, QUERY_TOKENS, dtype=torch.long)
+        tokens = torch.ones(rows, MODIFICATION_TOKENS, dtype=torch.long)
         texts = {"input_ids": tokens, "attention_mask": tokens}
         loss: Tensor = model(**clips, **texts, target_labels=labels, return_loss=True).loss
         return loss
@@ -358,7 +358,7 @@ def estimate_run(config: Any, num_processes: int | None = None) -> RunCost:
     return RunCost(planned, cost, processes, memory | {"CUDA itself": CONTEXT_BYTES}, steps)
 
 
-def describe(config: Any) -> str:
+def dry_run_table(config: Any) -> str:
     """The table that `--dry_run` prints, at most 100 columns wide."""
     run = estimate_run(config)
     cost, planned, gigabytes = run.cost, run.planned, run.memory_bytes / 2**30
@@ -396,4 +396,4 @@ def describe(config: Any) -> str:
 def main(config: Any) -> None:
     """What `--dry_run` of a recipe does, on one process of a launch."""
     if os.environ.get("RANK", "0") == "0":
-        print(describe(config))
+        print(dry_run_table(config))

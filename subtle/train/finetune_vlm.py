@@ -22,8 +22,8 @@ from subtle.run.architectures import read_sizes
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
-from subtle.vlm.costs import CURE, count_items, describe, estimate_run
-from subtle.vlm.items import Batch, Frames, Item, chunks_of, clip_loader, embed, with_frames
+from subtle.vlm.costs import CURE, count_items, estimate_finetuning, estimate_lines
+from subtle.vlm.items import Frames, Item, TrainingBatch, chunks_of, clip_loader, embed_items, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
@@ -44,8 +44,8 @@ class FinetuneVLM(TrainingRun):
                 f"--batch_size {2 * processes} or more, or start fewer processes"
             )
         model_config = read_checked_config(config.model)
-        cost = estimate_run(config, model_config)
-        accelerator.print(describe(cost, config, count_items(config)))
+        cost = estimate_finetuning(config, model_config)
+        accelerator.print(estimate_lines(cost, config, count_items(config)))
         doing = f"to train with --chunk_size {config.chunk_size}"
         check_memory(cost, device, config.model, doing=doing, cure=CURE)
         self.source = TextSource(config) if config.train_on == "texts" else ClipSource(config)
@@ -149,9 +149,9 @@ class FinetuneVLM(TrainingRun):
         with self.accelerator.autocast():
             if self.features is not None:
                 return self.encoder.rows(self.features.stacked(items))
-            return embed(self.encoder, items, frames)
+            return embed_items(self.encoder, items, frames)
 
-    def loss(self, embeds: torch.Tensor, *, batch: Batch) -> torch.Tensor:
+    def loss(self, embeds: torch.Tensor, *, batch: TrainingBatch) -> torch.Tensor:
         """The contrastive loss over the embeddings of all processes."""
         config, device = self.config, self.accelerator.device
         queries, targets, negatives = (gather_with_gradient(part.contiguous()) for part in embeds.split(batch.sizes))
@@ -242,7 +242,7 @@ def main(config: FinetuneVLMConfig) -> None:
     if config.dry_run:
         config = with_model(config)
         sizes = read_sizes(config.model) or read_checked_config(config.model)
-        print(describe(estimate_run(config, sizes), config, count_items(config)))
+        print(estimate_lines(estimate_finetuning(config, sizes), config, count_items(config)))
         return
     metrics = run(config)
     if processes().is_main_process:

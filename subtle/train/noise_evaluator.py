@@ -29,7 +29,7 @@ POSITIVES, NEGATIVES = 2, 2
 """Texts that are drawn for each moment and step."""
 
 
-class Clips:
+class Examples:
     """Examples whose frames can be read, from a cache on disk.
 
     Attributes:
@@ -104,7 +104,7 @@ def draw_texts(examples: list[NoiseExample], generator: random.Random) -> tuple[
 
 def training_loss(
     scorer: Scorer,
-    clips: Clips,
+    clips: Examples,
     examples: list[NoiseExample],
     generator: random.Random,
 ) -> Tensor:
@@ -125,8 +125,8 @@ def training_loss(
     contrast = contrastive_loss(seen, positives, owners, negatives, is_same, matcher.scale)
     hard_clips, hard_texts = hard_pairs(seen, positives, is_same, matcher.scale)
     logits = matcher.match(
-        join(seen.take(owners), seen.take(negative_owners), seen.take(hard_clips)),
-        join(positives, negatives, positives.take(hard_texts)),
+        concatenate(seen.take(owners), seen.take(negative_owners), seen.take(hard_clips)),
+        concatenate(positives, negatives, positives.take(hard_texts)),
     )
     return contrast + matching_loss(logits[: len(texts)], logits[len(texts) :])
 
@@ -143,7 +143,7 @@ def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor
     return torch.cat([clips[has_other], clip_of_text]), torch.cat([text_of_clip, texts[has_clip]])
 
 
-def join(*parts: Encoded) -> Encoded:
+def concatenate(*parts: Encoded) -> Encoded:
     """Several groups as one."""
     fields = zip(*((part.embeds, part.states, part.mask, part.input_ids) for part in parts), strict=True)
     joined: list[Any] = [None if values[0] is None else torch.cat(values) for values in fields]
@@ -151,7 +151,7 @@ def join(*parts: Encoded) -> Encoded:
 
 
 @torch.inference_mode()
-def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict[str, float]:
+def preference_accuracy(scorer: Scorer, clips: Examples, config: NoiseEvaluatorConfig) -> dict[str, float]:
     """How often a moment's caption, or every text that fits it, is scored above the negative ones."""
     scorer.matcher.eval()
     examples = clips.examples[: config.max_evaluated]
@@ -169,7 +169,7 @@ def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict
     return {"moments": len(examples), **accuracies}
 
 
-class NoiseEvaluator(TrainingRun):
+class NoiseEvaluatorTraining(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "noise_evaluator", "loss"
@@ -185,7 +185,7 @@ class NoiseEvaluator(TrainingRun):
         self.examples, paths, self.rejections = self.load_examples()
         self.scorer = self.load_scorer()
         size = self.scorer.frame_size
-        self.clips = {split: Clips(of_split, paths, size, config) for split, of_split in self.examples.items()}
+        self.clips = {split: Examples(of_split, paths, size, config) for split, of_split in self.examples.items()}
         if not self.clips.get("train") or not self.clips["train"].examples:
             raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
         self.held_out = self.clips.get("test") or self.clips.get("validation")
@@ -240,7 +240,7 @@ class NoiseEvaluator(TrainingRun):
 
     def validate(self) -> dict[str, float]:
         """On the held-out moments."""
-        return evaluate(self.scorer, self.held_out, self.config) if self.held_out else {}
+        return preference_accuracy(self.scorer, self.held_out, self.config) if self.held_out else {}
 
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the model with its last weights; the figures of what it started from are taken now."""
@@ -250,7 +250,7 @@ class NoiseEvaluator(TrainingRun):
         )
         matcher = scorer.matcher.model if isinstance(scorer.matcher, BlipMatcher) else scorer.matcher
         self.write_model(matcher, scorer.processor, scorer.tokenizer)
-        before = evaluate(self.load_scorer(), self.held_out, self.config) if self.held_out else {}
+        before = preference_accuracy(self.load_scorer(), self.held_out, self.config) if self.held_out else {}
         failures = {desc_id: reason for split in self.clips.values() for desc_id, reason in split.failures.items()}
         coverage = {
             "moments": {split: len(of_split) for split, of_split in self.examples.items()},
@@ -265,7 +265,7 @@ class NoiseEvaluator(TrainingRun):
 
 def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     """Train one model; returns its metrics on the held-out moments, and those before training."""
-    return NoiseEvaluator(config).train()
+    return NoiseEvaluatorTraining(config).train()
 
 
 def main(config: NoiseEvaluatorConfig) -> None:

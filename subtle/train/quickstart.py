@@ -22,7 +22,7 @@ from subtle.run.shared_config import EmbedConfig
 from subtle.train import stage1, stage2
 from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config, Stage2Config
 
-RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+PIPELINE: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "stage1": (stage1.main, Stage1Config),
     "embed clips": (embed_clips.main, EmbedConfig),
     "stage2": (stage2.main, Stage2Config),
@@ -30,11 +30,11 @@ RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "report": (report.main, ReportConfig),
 }
 # `evaluate.py tfcovr --compare` shows all; training these takes half a minute.
-SHOWN = ("two-stage", "stage-2-only", "text-only")
+QUICKSTART_SYSTEMS = ("two-stage", "stage-2-only", "text-only")
 
 
 @dataclass(frozen=True)
-class Step:
+class QuickstartStep:
     """A title, the command that one would type, and the same as a call."""
 
     title: str
@@ -42,11 +42,11 @@ class Step:
     call: Callable[[], int | None]
 
 
-def recipe_step(title: str, name: str, *arguments: str) -> Step:
+def recipe_step(title: str, name: str, *arguments: str) -> QuickstartStep:
     """A step that is a recipe with these arguments."""
-    main, config_class = RECIPES[name]
+    main, config_class = PIPELINE[name]
     command = f"{command_of(name)} {shlex.join(arguments)}"
-    return Step(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
+    return QuickstartStep(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
 
 
 def install_metrics() -> None:
@@ -54,13 +54,13 @@ def install_metrics() -> None:
         install(name)
 
 
-def steps(output_dir: Path) -> list[Step]:
+def steps(output_dir: Path) -> list[QuickstartStep]:
     """What is done, in order."""
     model, embeddings = str(output_dir / "stage1/model"), str(output_dir / "embeddings/stage1")
     frames = ("--cache_dir", str(output_dir / "frames"))
     return [
-        Step("install the metrics' names", "python -m metrics install", install_metrics),
-        Step(
+        QuickstartStep("install the metrics' names", "python -m metrics install", install_metrics),
+        QuickstartStep(
             "render the miniature",
             "python -m hf_datasets prepare tfcovr",
             lambda: datasets_command.fill_cache(["tfcovr"]),
@@ -87,7 +87,7 @@ def steps(output_dir: Path) -> list[Step]:
         recipe_step(
             "train two baselines and evaluate",
             "evaluate tfcovr",
-            *("--compare", "--systems", *SHOWN),
+            *("--compare", "--systems", *QUICKSTART_SYSTEMS),
             *("--models", str(output_dir / "stage2/model")),
             *("--runs_dir", str(output_dir / "systems")),
             *("--embeddings", embeddings, *frames),
@@ -114,11 +114,11 @@ def main(config: QuickstartConfig) -> int:
             console.print(f"stopped at “{step.title}”; fix it and run this again to go on", style="red")
             return status
         seconds[step.title] = time.monotonic() - start
-    show(seconds, console)
+    print_seconds(seconds, console)
     return 0
 
 
-def status_of(step: Step) -> int:
+def status_of(step: QuickstartStep) -> int:
     """Run a step; 0, or an exit status after an error that has been printed."""
     try:
         return run_recipe(lambda _: step.call(), None)
@@ -128,7 +128,7 @@ def status_of(step: Step) -> int:
         return stop.code if isinstance(stop.code, int) else 1
 
 
-def show(seconds: dict[str, float], console: Screen) -> None:
+def print_seconds(seconds: dict[str, float], console: Screen) -> None:
     """Print the seconds of each step."""
     table = Table("step", "seconds", title="Time", title_justify="left")
     table.columns[1].justify = "right"

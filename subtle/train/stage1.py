@@ -9,11 +9,12 @@ from accelerate.utils import broadcast, gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from hf_datasets.records import ClipRow
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
-from subtle.run.loading import Parts, shared_bytes
+from subtle.run.loading import NamedDatasets, shared_bytes
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -64,7 +65,7 @@ class Stage1(TrainingRun):
             class_indices(part, self.names, split)
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
-        self.items = Parts(self.data)
+        self.items = NamedDatasets(self.data)
         self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)
@@ -77,7 +78,7 @@ class Stage1(TrainingRun):
         processes, size = self.accelerator.num_processes, self.config.batch_size
         return super().identity() | ({"processes_of_uneven_parts": processes} if size % processes else {})
 
-    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
+    def make_data(self, split: str, clips: list[ClipRow]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
         config, training = self.config, split == "train"
         per_part = config.frames_per_part if training else 1

@@ -25,7 +25,7 @@ from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import Stage2Config
 
-MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
+COMPOSED_MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
 MODEL_FIELDS = (
     *(
         "fusion",
@@ -77,7 +77,7 @@ class Stage2(TrainingRun):
             fields["label_texts"] = trained_labels(config)
             fields["composed_labels"] = config.composed_labels
             fields["tokenizer"] = AutoTokenizer.from_pretrained(config.text_model)
-        self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
+        self.whole, self.processor = load_encoders(config, COMPOSED_MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
             self.source = PixelSource(self.processor, config, self.accelerator, self.read_batches)

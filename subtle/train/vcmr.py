@@ -28,7 +28,7 @@ from hf_models.moments.ranking import rank_moments
 from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
-from subtle.fig.data import FEATURES_FILE, features_of, load_moments, span_preset
+from subtle.fig.data import FEATURES_FILE, feature_origins, load_moments, span_preset
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.options import nearest
 from subtle.run.accelerator import from_main, processes
@@ -41,7 +41,7 @@ from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches
 from subtle.train.options import VCMRConfig
 
-MODELS = {
+MOMENT_MODELS = {
     "xml": (XMLConfig, XMLForMomentRetrieval),
     "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
     "hero": (HEROConfig, HEROForMomentRetrieval),
@@ -66,7 +66,7 @@ MINIATURE_HERO = {
 
 def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetrievalModel:
     """A new model for features of these sizes."""
-    config_class, model_class = MODELS[config.model]
+    config_class, model_class = MOMENT_MODELS[config.model]
     fields: dict[str, Any] = {
         "video_feature_size": feature_sizes[0],
         "query_feature_size": feature_sizes[1],
@@ -124,7 +124,7 @@ class VCMR(TrainingRun):
         self.patience = config.patience
         make_features(config, config.device, config.num_workers)
         set_seed(config.seed)  # whether or not there were features to make
-        long_videos = MODELS[config.model][0]().long_videos
+        long_videos = MOMENT_MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
             load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
             for split in ("train", config.validation_split)
@@ -137,7 +137,7 @@ class VCMR(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(
             model,
             torch.optim.AdamW(
-                parameter_groups(model, config.weight_decay),
+                decay_groups(model, config.weight_decay),
                 lr=config.learning_rate,
                 betas=(0.9, config.adam_beta2),
             ),
@@ -210,7 +210,7 @@ class VCMR(TrainingRun):
         if self.accelerator.is_main_process:
             model = self.plain_model.cpu()
             model.load_state_dict(load_file(self.best_weights))
-            self.write_model(model, files={FEATURES_FILE: features_of(self.config, self.config.granularity)})
+            self.write_model(model, files={FEATURES_FILE: feature_origins(self.config, self.config.granularity)})
         coverage = {
             "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
             "validation": self.validation_split.coverage,
@@ -218,7 +218,7 @@ class VCMR(TrainingRun):
         return metrics, {"signature": self.measure.signature, "coverage": coverage}
 
 
-def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
+def decay_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
     """Biases and norms do not decay."""
     decaying = set(get_parameter_names(model, [torch.nn.LayerNorm], [r"bias$"]))
     parameters = dict(model.named_parameters())

@@ -18,7 +18,7 @@ from hf_datasets.video.reading import Spread
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.encoders import VidCLIPEncoder
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
-from subtle.comp.data import load_clips, load_rows
+from subtle.comp.data import clips_to_stack, load_rows
 from subtle.comp.scores import Scores
 from subtle.run.accelerator import processes
 from subtle.run.loading import shared_bytes
@@ -78,7 +78,7 @@ def load_saved(path: str, new_layers: int) -> VidCLIPModel:
     return model
 
 
-def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
+def rate_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
     """What is trained, with its highest learning rate: the rest, the poolers, and what starts from zero."""
     modules: Iterable[Any] = model.modules()
     zero = {
@@ -152,7 +152,7 @@ class Training(TrainingRun):
             self.reader.kept = FROZEN_TOKENS.setdefault((weights_fingerprint(model.vision_model), frames), {})
         with self.accelerator.main_process_first():
             if config.stack:
-                self.clips, self.coverage = load_clips(config.clips_dataset, config.clips_config, size=config.stack)
+                self.clips, self.coverage = clips_to_stack(config.clips_dataset, config.clips_config, size=config.stack)
                 self.draws = {}
             else:
                 rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
@@ -167,7 +167,7 @@ class Training(TrainingRun):
         self.frames = ContrastFrames(self.reader, config.num_frames)
         model.to(self.accelerator.device)
         adam = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-        optimizer = adam(parameter_groups(model, config), weight_decay=config.weight_decay)
+        optimizer = adam(rate_groups(model, config), weight_decay=config.weight_decay)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
 
     @property

@@ -17,13 +17,13 @@ from subtle.footage.sources import check_video_dir
 MIN_VIDEOS = 3
 FEW_VIDEOS = 10
 FEW_CLIPS_OF_A_LABEL = 5
-SHOWN = 3
+SHOWN_LABELS = 3
 
 
-def check_clips(config: Any) -> None:
+def check_clip_table(config: Any) -> None:
     """Read the table without looking for its videos; imports nothing that takes long."""
     if config.clips is not None:
-        read_clips(*places_of(config), looks_for_videos=False)
+        read_clip_table(*places_of(config), looks_for_videos=False)
 
 
 def places_of(config: Any) -> tuple[Path, Path]:
@@ -32,7 +32,7 @@ def places_of(config: Any) -> tuple[Path, Path]:
     return table, Path(config.video_dir).expanduser() if config.video_dir else table.absolute().parent
 
 
-def read_clips(table: Path, video_dir: Path, *, looks_for_videos: bool = True) -> OwnClips:
+def read_clip_table(table: Path, video_dir: Path, *, looks_for_videos: bool = True) -> OwnClips:
     """All clips that have their video, not yet divided into splits unless the table says how."""
     if not table.is_file():
         cure = "give one with the columns video and label, such as clips.csv, and the folder as --video_dir"
@@ -119,11 +119,11 @@ def little_of(found: Amounts, of_label: pl.DataFrame, *, has_splits: bool) -> It
     in_one = of_label.filter(pl.col("videos") == 1, pl.col("clips") > 1)["label"].to_list()
     few = of_label.filter(pl.col("clips").is_between(2, FEW_CLIPS_OF_A_LABEL - 1))["label"].to_list()
     if single:
-        yield f"{named(single)} with one clip: trained on and never measured; give 3 clips, of 3 videos"
+        yield f"{list_labels(single)} with one clip: trained on and never measured; give 3 clips, of 3 videos"
     if in_one and not has_splits:
-        yield f"{named(in_one)} in one video only: trained on and never measured; label another video"
+        yield f"{list_labels(in_one)} in one video only: trained on and never measured; label another video"
     if few:
-        yield f"{named(few)} with fewer than {FEW_CLIPS_OF_A_LABEL} clips; more would help"
+        yield f"{list_labels(few)} with fewer than {FEW_CLIPS_OF_A_LABEL} clips; more would help"
     if MIN_VIDEOS <= found.videos < FEW_VIDEOS:
         yield (
             f"{found.videos} videos, so that few are held out and the results are uncertain; {FEW_VIDEOS} would tell "
@@ -131,7 +131,7 @@ def little_of(found: Amounts, of_label: pl.DataFrame, *, has_splits: bool) -> It
         )
 
 
-def named(labels: list[str]) -> str:
+def list_labels(labels: list[str]) -> str:
     """`2 labels ('a', 'b')`, the first ones of many."""
-    shown = ", ".join(map(repr, labels[:SHOWN])) + (", ..." if len(labels) > SHOWN else "")
+    shown = ", ".join(map(repr, labels[:SHOWN_LABELS])) + (", ..." if len(labels) > SHOWN_LABELS else "")
     return f"{len(labels)} label{'s' * (len(labels) > 1)} ({shown})"

@@ -12,7 +12,7 @@ from subtle.commands import command_of
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import read_json
 
-SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
+COMPARED_SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
 LOCK, MADE_FROM, EXAMPLE = "tune.lock", "tune.json", "example"
 """In the output folder: held by a running process; what the run was made from; the drawn clips."""
 AIM_RECIPE = (
@@ -27,7 +27,7 @@ STAGE2_BATCH = 256
 MOST_EPOCHS = 100
 TRIPLETS_PER_CLIP = 40
 """Roughly: each clip meets the clips of a few other labels."""
-INCIDENTAL = (
+INCIDENTAL_TO_TUNING = (
     "restart",
     "dry_run",
     "output_dir",
@@ -101,7 +101,7 @@ def epochs_for(steps: int, per_epoch: float) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """A recipe with its arguments, and the file that says that it is done."""
 
     name: str
@@ -120,7 +120,7 @@ class Step:
         return f"{command_of(self.recipe)} {shlex.join(self.arguments)}"
 
 
-def steps_of(plan: Plan) -> list[Step]:
+def steps_of(plan: Plan) -> list[RecipeStep]:
     """What is done, in order."""
     config, output = plan.config, plan.output
     data = ("--dataset_config", "own", "--data_dir", f"{output / 'dataset'}", "--video_dir", f"{plan.video_dir}")
@@ -130,8 +130,8 @@ def steps_of(plan: Plan) -> list[Step]:
     encoders = ("--vision_model", f"{output / 'stage1' / 'model'}", "--text_model", config.base)
     embeddings = f"{output / 'embeddings' / 'stage1'}"
     return [
-        Step("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
-        Step(
+        RecipeStep("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
+        RecipeStep(
             "stage 1",
             "stage1",
             (
@@ -144,13 +144,13 @@ def steps_of(plan: Plan) -> list[Step]:
             ),
             output / "stage1" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "embeddings",
             "embed clips",
             (*data, *run, *frames, *encoders, "--output_dir", embeddings),
             output / "embeddings" / "stage1" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "stage 2",
             "stage2",
             (
@@ -159,17 +159,17 @@ def steps_of(plan: Plan) -> list[Step]:
             ),
             output / "results.json",
         ),
-        Step(
+        RecipeStep(
             "comparison",
             "evaluate tfcovr",
             (
-                *data, *run, *frames, "--compare", "--systems", *SYSTEMS, "--seeds", f"{config.seed}",
+                *data, *run, *frames, "--compare", "--systems", *COMPARED_SYSTEMS, "--seeds", f"{config.seed}",
                 "--models", f"{output / 'model'}", "--runs_dir", f"{output / 'systems'}", "--embeddings", embeddings,
                 "--image_model", config.base, "--output_dir", f"{output / 'comparison'}",
             ),
             output / "comparison" / "results.json",
         ),
-        Step(
+        RecipeStep(
             "report",
             "report",
             (
@@ -201,7 +201,7 @@ def dataset_arguments(plan: Plan) -> tuple[str, ...]:
 
 def made_from(plan: Plan) -> dict[str, Any]:
     """What decides the model: the options, and the content of the tables."""
-    options = {name: value for name, value in asdict(plan.config).items() if name not in INCIDENTAL}
+    options = {name: value for name, value in asdict(plan.config).items() if name not in INCIDENTAL_TO_TUNING}
     tables = {"clips": plan.table, "marks": plan.config.marks and Path(plan.config.marks).expanduser()}
     return options | {f"content of {name}": content(path) for name, path in tables.items() if path}
 
@@ -213,7 +213,7 @@ def content(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def check_same(plan: Plan, wanted: dict[str, Any]) -> None:
+def check_same_run(plan: Plan, wanted: dict[str, Any]) -> None:
     """Note what the run is made from, or refuse to go on with a run that was made from something else.
 
     Raises:

@@ -19,9 +19,9 @@ from subtle.run.results import read_json
 from subtle.running import visible
 from subtle.tuning.clips import Amounts
 from subtle.tuning.plan import Plan, is_miniature
-from subtle.tuning.verdict import CHANCE, compare, share_of_deals, verdict
+from subtle.tuning.verdict import CHANCE, compare_systems, share_of_deals, verdict
 
-CUTOFFS = (5, 10, 50)
+SHOWN_CUTOFFS = (5, 10, 50)
 BASE = "zero-shot average"
 MEANING = {
     "two-stage": "tuned: clip and text",
@@ -116,7 +116,7 @@ def cut_texts(base: str, texts: Sequence[str]) -> str | None:
     )
 
 
-def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str, Any]:
+def summarize_tuning(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str, Any]:
     """Measure what tuning was worth, print it, and write `summary.json` and the model's card."""
     output = plan.output
     clips = pl.concat(
@@ -125,15 +125,15 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     predictions = pl.read_parquet(output / "comparison" / "predictions.parquet")
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
     gallery = read_json(output / "comparison" / "results.json", gallery_size=int)["gallery_size"]
-    found = compare(
-        output / "comparison", systems, videos, gallery_size=gallery, cutoffs=CUTOFFS, seed=plan.config.seed
+    found = compare_systems(
+        output / "comparison", systems, videos, gallery_size=gallery, cutoffs=SHOWN_CUTOFFS, seed=plan.config.seed
     )
     cut = cut_texts(plan.config.base, texts_of(output / "dataset"))
     num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
-    share = share_of_deals(predictions, CUTOFFS[0], plan.config.seed)
+    share = share_of_deals(predictions, SHOWN_CUTOFFS[0], plan.config.seed)
     summary = {
         "figures": found,
-        "verdict": verdict(found, share, CUTOFFS[0], len(predictions), num_videos),
+        "verdict": verdict(found, share, SHOWN_CUTOFFS[0], len(predictions), num_videos),
         "share_of_deals": share,
         "queries": len(predictions),
         "held_out_videos": num_videos,
@@ -143,7 +143,7 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
         "videos": amounts.videos,
         "little": [*amounts.little, *([cut] if cut else [])],
     }
-    write_text(output / "model" / "README.md", card(plan, summary, predictions))
+    write_text(output / "model" / "README.md", tuned_model_card(plan, summary, predictions))
     write_json(output / "summary.json", summary)
     show_summary(plan, summary)
     return summary
@@ -154,7 +154,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
-def cell(row: dict[str, Any], name: str) -> str:
+def score_cell(row: dict[str, Any], name: str) -> str:
     """A result in percent, with its interval."""
     interval = row[f"{name}_interval"]
     spread = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
@@ -165,9 +165,11 @@ def show_summary(plan: Plan, summary: dict[str, Any]) -> None:
     """Print the table and what to do next."""
     held_out, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
     title = f"{summary['queries']:,} queries of {held_out}, {clips}"
-    head = ["system", "what it is", *(f"mAP@{k}" for k in CUTOFFS)]
+    head = ["system", "what it is", *(f"mAP@{k}" for k in SHOWN_CUTOFFS)]
     figures = summary["figures"].items()
-    cells = [[name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS)] for name, row in figures]
+    cells = [
+        [name, MEANING.get(name, ""), *(score_cell(row, f"map@{k}") for k in SHOWN_CUTOFFS)] for name, row in figures
+    ]
     show(head, cells, title, first=head[2:])
     output, videos = plan.output, plan.video_dir
     print("\n".join(summary["verdict"]))
@@ -177,12 +179,12 @@ def show_summary(plan: Plan, summary: dict[str, Any]) -> None:
     print(f'        {search} {output / "archive"} --clip CLIP.mp4 --text "..."')
 
 
-def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
+def tuned_model_card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
     """The model's card; `publish.py` takes it over."""
-    rows = [f"| system | {' | '.join(f'mAP@{k}' for k in CUTOFFS)} |", f"|---|{'---|' * len(CUTOFFS)}"]
+    rows = [f"| system | {' | '.join(f'mAP@{k}' for k in SHOWN_CUTOFFS)} |", f"|---|{'---|' * len(SHOWN_CUTOFFS)}"]
     for name, row in summary["figures"].items():
-        rows.append(f"| {MEANING.get(name, name)} | {' | '.join(cell(row, f'map@{k}') for k in CUTOFFS)} |")
-    has_intervals = any(row[f"map@{CUTOFFS[0]}_interval"] for row in summary["figures"].values())
+        rows.append(f"| {MEANING.get(name, name)} | {' | '.join(score_cell(row, f'map@{k}') for k in SHOWN_CUTOFFS)} |")
+    has_intervals = any(row[f"map@{SHOWN_CUTOFFS[0]}_interval"] for row in summary["figures"].values())
     labels = sorted(set(predictions["query_label"].drop_nulls()))
     limits = "Its base, the miniature's CLIP, has seen no real image: it is for trying out code."
     return CARD.format(
@@ -190,13 +192,13 @@ def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
         verdict="\n".join(summary["verdict"]),
         intervals=", with the 95 % interval over these videos" if has_intervals else "; too few for intervals",
         test_videos=summary["held_out_videos"],
-        text=plain(predictions["modification_text"][0]),
-        names=", ".join(f"`{plain(label)}`" for label in labels),
+        text=without_markup(predictions["modification_text"][0]),
+        names=", ".join(f"`{without_markup(label)}`" for label in labels),
         table="\n".join(rows),
         limits=limits if is_miniature(plan.config.base) else "",
     )
 
 
-def plain(text: str) -> str:
+def without_markup(text: str) -> str:
     """A label or text without what Markdown or a shell would read."""
     return "".join(letter for letter in text if letter not in '`"|<>\\$')

@@ -39,7 +39,7 @@ def of_random_order(predictions: pl.DataFrame, gallery_size: int, cutoffs: Seque
     return np.array([expected[relevant] for relevant in predictions["target_clip_ids"].list.len()])
 
 
-def compare(
+def compare_systems(
     folder: Path,
     systems: Sequence[str],
     videos: dict[str, str],
@@ -128,7 +128,7 @@ def verdict(found: dict[str, dict[str, Any]], share: float, k: int, num_queries:
     """Whether the labels show a signal, and whether the tuned model, the first one, is better than the best other row.
 
     Args:
-        found: What `compare` gave.
+        found: What `compare_systems` gave.
         share: What `share_of_deals` gave for the tuned model.
         k: The cut-off.
         num_queries: On which all were measured.

@@ -22,7 +22,7 @@ CURE = (
 )
 
 
-def estimate_run(config: Any, model_config: Any) -> TrainingEstimate:
+def estimate_finetuning(config: Any, model_config: Any) -> TrainingEstimate:
     """Parameters, download, memory and work of a run, by the configurations of the recipe and of the model."""
     kind: Any = ENCODERS[model_config.model_type]
     frames = choose_frames(kind, model_config, config.num_frames, config.model) if config.train_on == "clips" else 0
@@ -53,7 +53,7 @@ def count_items(config: Any) -> int:
     return items
 
 
-def describe(cost: TrainingEstimate, config: Any, items: int) -> str:
+def estimate_lines(cost: TrainingEstimate, config: Any, items: int) -> str:
     """The lines that a run prints first."""
     download = "nothing, it is here" if Path(config.model).is_dir() else f"{cost.download_bytes / 1e9:.1f} GB, once"
     hours = cost.hours(items, TFLOPS)

@@ -23,7 +23,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """This process's part of a training batch.
 
     Attributes:
@@ -51,7 +51,7 @@ class Batch:
         return [len(self.queries), len(self.targets), len(self.negatives)]
 
 
-def embed(encoder: LanguageModelEncoder, items: Sequence[Item], frames: Mapping[str, Tensor]) -> Tensor:
+def embed_items(encoder: LanguageModelEncoder, items: Sequence[Item], frames: Mapping[str, Tensor]) -> Tensor:
     """Rows `(N, D)` of items that are all of one kind, by the encoder's own methods."""
     first = items[0]
     if first.clip_id is None:
@@ -70,14 +70,14 @@ def chunks_of(items: Sequence[Item], size: int) -> list[list[Item]]:
     """
     chunks: list[list[Item]] = []
     for item in items:
-        if chunks and len(chunks[-1]) < size and kind_of(chunks[-1][0]) == kind_of(item):
+        if chunks and len(chunks[-1]) < size and item_kind(chunks[-1][0]) == item_kind(item):
             chunks[-1].append(item)
         else:
             chunks.append([item])
     return chunks
 
 
-def kind_of(item: Item) -> tuple[bool, bool]:
+def item_kind(item: Item) -> tuple[bool, bool]:
     return item.clip_id is not None, item.text is not None
 
 

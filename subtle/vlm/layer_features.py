@@ -45,12 +45,12 @@ class LayerFeatures:
     def fill(self, items: Sequence[Item], clips: Mapping[str, Mapping[str, Any]]) -> None:
         """Compute what is missing; every process does its share."""
         accelerator = self.accelerator
-        missing = [item for item in dict.fromkeys(items) if key_of(item) not in self.store]
+        missing = [item for item in dict.fromkeys(items) if item_key(item) not in self.store]
         mine = missing[accelerator.process_index :: accelerator.num_processes]
         loader = clip_loader(clips, self.encoder.num_frames, self.config, accelerator.device)
         frames_of = with_frames([[item] for item in mine], loader)
         batches = (
-            ([key_of(item)], self.states(item, frames)[None]) for item, frames in zip(mine, frames_of, strict=True)
+            ([item_key(item)], self.states(item, frames)[None]) for item, frames in zip(mine, frames_of, strict=True)
         )
         hidden = not accelerator.is_local_main_process
         fill(self.store, batches, len(mine), "item", SHARD_SIZE, is_hidden=hidden)
@@ -68,9 +68,9 @@ class LayerFeatures:
 
     def stacked(self, items: Sequence[Item]) -> Tensor:
         """`(N, layers, D)`."""
-        return torch.stack([self.store[key_of(item)] for item in items])
+        return torch.stack([self.store[item_key(item)] for item in items])
 
 
-def key_of(item: Item) -> str:
+def item_key(item: Item) -> str:
     """The id of an item in the store."""
     return json.dumps(item)

@@ -57,9 +57,9 @@ def read_checked_config(name_or_path: str) -> Any:
     if kind is not None:
         what = f"is a {config.model_type!r} model" + ("" if kind.reads_texts else ", which has no text tower")
     raise ValueError(
-        f"{name_or_path} {what}; this recipe fine-tunes multimodal language models ({', '.join(sorted(FAMILIES))}): "
-        "give --model Qwen/Qwen3-VL-Embedding-2B or Alibaba-NLP/gme-Qwen2-VL-2B-Instruct; stage1.py, tune.py and "
-        "vidclip.py train models of the CLIP kind"
+        f"{name_or_path} {what}; this recipe fine-tunes multimodal language models "
+        f"({', '.join(sorted(FAMILIES))}): give --model Qwen/Qwen3-VL-Embedding-2B or "
+        "Alibaba-NLP/gme-Qwen2-VL-2B-Instruct; stage1.py, tune.py and vidclip.py train models of the CLIP kind"
     )
 
 

@@ -17,7 +17,7 @@ from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from subtle.run.data import load_split
 from subtle.run.training import epoch_seed
 from subtle.tfcovr.batches import embed_config, unreadable_clips
-from subtle.vlm.items import Batch, Item
+from subtle.vlm.items import Item, TrainingBatch
 
 HELD_OUT_SHARE = 0.1
 EVENTS = 3
@@ -81,7 +81,7 @@ class TextSource:
             made.append((query_text(THEN.join(events), IN_REVERSE), THEN.join(target), sorted(negatives)))
         return made
 
-    def batch(self, rows: Tensor, epoch: int) -> Batch:
+    def batch(self, rows: Tensor, epoch: int) -> TrainingBatch:
         """The triplets at `rows`, with hard negatives drawn for the epoch."""
         queries, targets, negatives = [], [], []
         for row in rows.tolist():
@@ -89,7 +89,7 @@ class TextSource:
             queries.append(Item(text=query))
             targets.append(Item(text=target))
             negatives += [Item(text=one.text) for one in drawn(found, row, epoch, self.config)]
-        return Batch(queries, targets, negatives, self.meanings(targets), self.meanings(negatives))
+        return TrainingBatch(queries, targets, negatives, self.meanings(targets), self.meanings(negatives))
 
     def meanings(self, items: Sequence[Item]) -> Tensor:
         """A number for what each text says, `(n,)`."""
@@ -160,7 +160,7 @@ class ClipSource:
     def __len__(self) -> int:
         return len(self.triplets)
 
-    def batch(self, rows: Tensor, epoch: int) -> Batch:
+    def batch(self, rows: Tensor, epoch: int) -> TrainingBatch:
         """The triplets at `rows`, with hard negatives drawn for the epoch."""
         chosen = [self.triplets[row] for row in rows.tolist()]
         negatives = [
@@ -168,7 +168,7 @@ class ClipSource:
             for row, (*_, source, target) in zip(rows.tolist(), chosen, strict=True)
             for clip_id in drawn(self.near_clips(source, target), row, epoch, self.config)
         ]
-        return Batch(
+        return TrainingBatch(
             [Item(query, text) for query, text, *_ in chosen],
             [Item(target) for _, _, target, *_ in chosen],
             [Item(clip_id) for clip_id in negatives],

@@ -20,7 +20,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_datasets.publishing.__main__ import main
-from hf_datasets.publishing.rebuilding import differences, rebuild
+from hf_datasets.publishing.rebuilding import rebuild, row_differences
 from hf_datasets.registry import TITLES
 from subtle.hub.publish import prepare_dataset as prepare
 
@@ -246,7 +246,7 @@ def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_r
     assert str(tmp_path) not in text
     assert re.search(r"Not in release: charades\\?_fig\\?_train.jsonl", text), "the builder says what is missing"
     rebuild(folder / "generation", tmp_path / "again", configs=configs, data_dir=str(files))
-    assert [differences(tmp_path / "again", folder, config) for config in configs] == [([], 0), ([], 0)]
+    assert [row_differences(tmp_path / "again", folder, config) for config in configs] == [([], 0), ([], 0)]
     with pytest.raises(FileExistsError, match="again is not empty"):
         rebuild(folder / "generation", tmp_path / "again")
     with pytest.raises(ValueError, match="nope: not published here; there are release, release-clips"):

@@ -12,7 +12,7 @@ import pytest
 from hf_datasets.publishing import generation_code
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
-from hf_datasets.publishing.rebuilding import differences
+from hf_datasets.publishing.rebuilding import row_differences
 from hf_datasets.publishing.registered_folder import write_registered
 from hf_datasets.registry import BUILDERS, TITLES, task_ids
 from subtle.hub.publish import prepare_dataset as prepare
@@ -47,7 +47,7 @@ def test_a_changed_row_a_missing_row_and_other_bytes_of_a_video_are_told_apart(t
     for name, table in changed.items():
         (tmp_path / name / "mini").mkdir(parents=True)
         pq.write_table(table, tmp_path / name / "mini" / "train-00000-of-00001.parquet")
-    compared = {name: differences(tmp_path / name, tmp_path / "rows", "mini") for name in changed}
+    compared = {name: row_differences(tmp_path / name, tmp_path / "rows", "mini") for name in changed}
     assert compared == {
         "rows": ([], 0),
         "media": ([], 1),

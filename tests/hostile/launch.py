@@ -70,7 +70,7 @@ def start_recipe(path: str) -> None:
     if "tune" in path:  # each further system takes a second to train
         from subtle.tuning import plan
 
-        plan.SYSTEMS = ("two-stage", "text-only", "zero-shot average")
+        plan.COMPARED_SYSTEMS = ("two-stage", "text-only", "zero-shot average")
     is_build = Path(path).stem == "build"
     if is_build:
         from hf_datasets.generation.batch import OpenAIBatchChat

@@ -80,7 +80,7 @@ def analysing(tmp_path):
 @pytest.fixture
 def judging(tiny_comp, tmp_path):
     config = judge.JudgeConfig(data_dir=tiny_comp["data_dir"], cache=str(tmp_path / "answers.sqlite"), quiet=True)
-    return partial(build.run, judge.main), config
+    return partial(build.run_build, judge.main), config
 
 
 @pytest.fixture

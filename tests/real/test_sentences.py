@@ -8,7 +8,7 @@ import pytest
 from hf_datasets.fig.clusters import embed_sentences
 from hf_datasets.tfcovr.labels import load_labels
 from hf_datasets.tfcovr.pairs import text_encoder
-from subtle.evaluate.analyse_fig import analyze
+from subtle.evaluate.analyse_fig import run
 from subtle.evaluate.options import AnalyzeFIGConfig
 from subtle.tfcovr.label_pairs import compare_pairs
 
@@ -22,7 +22,7 @@ def test_the_clusters_of_charades_fig_are_those_of_table_2(sentence_encoder, sha
     config = AnalyzeFIGConfig(
         release=str(shared / "data/charades_fig"), encoder=sentence_encoder, output_dir=str(tmp_path)
     )
-    found = analyze(config)["table_2"]
+    found = run(config)["table_2"]
     assert {name: (row["clusters"], row["clustered"]) for name, row in found.items()} == PAPER
     assert (tmp_path / "captions.png").stat().st_size > 100_000  # Figure 5
     assert json.loads((tmp_path / "results.json").read_text())["undrawn"] == {}

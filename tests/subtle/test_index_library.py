@@ -25,7 +25,7 @@ from subtle.footage import search
 from subtle.footage.annotating import write_tasks
 from subtle.footage.models import load_again
 from subtle.footage.options import SearchConfig
-from subtle.footage.output import as_csv, as_json, as_table
+from subtle.footage.output import as_json, as_table, moments_as_csv
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_replays_are_beneath_the_moment_that_is_shown(made, tmp_path):
     rows = search.find(
         SearchConfig(index=str(tmp_path / "index"), clip=str(videos / "one.mp4"), limit=2, group_replays=0.999999)
     )
-    assert [line.split(",")[-1] for line in as_csv(rows).splitlines()] == ["replay_of", "", "1", "", "2"]
+    assert [line.split(",")[-1] for line in moments_as_csv(rows).splitlines()] == ["replay_of", "", "1", "", "2"]
     replay = json.loads(as_json(rows))[1]["replays"][0]
     assert (replay["video"], replay["moment_id"]) == ("one.mp4", rows[1]["replays"][0]["moment_id"])
     assert len(as_table(rows).splitlines()) == 5

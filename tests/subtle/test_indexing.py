@@ -19,7 +19,7 @@ from hf_datasets.video.pyav import OpenVideo
 from hf_datasets.video.spans import read_spans
 from hf_datasets.video.timeline import Timeline
 from subtle.footage.planning import FilePlan, ReadFile
-from subtle.footage.reading import Batch, GroupEnd, GroupReader, read_ahead
+from subtle.footage.reading import GroupEnd, GroupReader, MomentBatch, read_ahead
 from subtle.footage.sources import WantedFile, folder_source
 
 NUM_FRAMES, RATE = 110, 25
@@ -43,7 +43,7 @@ def read(files, *, num_workers=0, batch_size=3, moments_per_read=2, per_group=2)
 
 
 def batches(messages):
-    return [message for message in messages if isinstance(message, Batch)]
+    return [message for message in messages if isinstance(message, MomentBatch)]
 
 
 def ends(messages):

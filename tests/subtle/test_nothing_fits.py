@@ -11,7 +11,7 @@ from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.index.store import MomentIndex
 from subtle.footage import calibration, index, search
-from subtle.footage.calibration import SENTENCES, kind_of, threshold_of
+from subtle.footage.calibration import SENTENCES, query_kind, threshold_of
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR
@@ -109,10 +109,10 @@ def test_kinds_whose_scores_tell_nothing_are_refused(model, fits):
     made = load_encoder(model)
     for kind, parts in {"text": (False, True), "clip": (True, False), "both": (True, True)}.items():
         if kind in fits:
-            assert kind_of(made, clip=parts[0], text=parts[1]) == kind
+            assert query_kind(made, clip=parts[0], text=parts[1]) == kind
         else:
             with pytest.raises(ValueError, match="give a --min_score"):
-                kind_of(made, clip=parts[0], text=parts[1])
+                query_kind(made, clip=parts[0], text=parts[1])
 
 
 def test_it_is_computed_once_until_the_index_changes(root, encoder, tmp_path, monkeypatch):

@@ -336,14 +336,14 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     from subtle.building.options import BuildTFCoVRConfig
     from subtle.evaluate.options import AnalyzeFIGConfig, EvaluateVCMRConfig
     from subtle.train.options import VCMRConfig
-    from subtle.train.vcmr import MODELS
+    from subtle.train.vcmr import MOMENT_MODELS
 
     assert f"none: {DEFAULT_THRESHOLD} of attributes" in settings_of(BuildTFCoVRConfig)["threshold"].help
     assert AnalyzeFIGConfig().encoder == TFIDF
     assert EndConvention == configuration_moments.EndConvention
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)
-    assert settings_of(VCMRConfig)["model"].choices == tuple(MODELS)
-    assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MODELS)
+    assert settings_of(VCMRConfig)["model"].choices == tuple(MOMENT_MODELS)
+    assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MOMENT_MODELS)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from subtle.building import build_tfcovr
 from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.options import parse_config, run_recipe
-from subtle.run.build import run
+from subtle.run.build import run_build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr import measure
@@ -127,7 +127,7 @@ def build(*options):
         config = parse_config(build_tfcovr.BuildTFCoVRConfig, None, [*arguments, *map(str, options)])
     except SystemExit as end:
         return end.code
-    return run_recipe(partial(run, build_tfcovr.main), config)
+    return run_recipe(partial(run_build, build_tfcovr.main), config)
 
 
 def test_labels_of_own_clips_are_held_out_from_training_as_when_the_table_is_loaded(myclips, capsys, monkeypatch):

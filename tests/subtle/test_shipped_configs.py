@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict
 from subtle.embedding.embed_clips import EmbedConfig
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import parse_config
-from subtle.table.ablate import STAGES, planned
+from subtle.table.ablate import STAGES, planned_runs
 from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig, options_of_kind
 from subtle.table.variations import read_variations
 from subtle.train.options import FinetuneVLMConfig, VCMRConfig, VidCLIPRunConfig
@@ -105,7 +105,7 @@ def test_four_gpus_train_vidclip_and_the_language_model_with_the_settings_of_one
 def test_the_variations_of_a_configuration_file_are_options(path):
     config = parse_config(AblateConfig, None, [str(path)])
     variations = read_variations(config.variations, STAGES)
-    planned(config, variations)
+    planned_runs(config, variations)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
@@ -173,7 +173,7 @@ def trained_and_measured(monkeypatch, folder, verb, *words):
     if verb == "evaluate_vcmr":
         monkeypatch.setattr(module, "make_features", lambda *_: None)
     if verb == "evaluate_comp":
-        monkeypatch.setattr(module, "load", lambda _: module.Measured([], {}, []))
+        monkeypatch.setattr(module, "load_evaluation_data", lambda _: module.EvaluationData([], {}, []))
     given = [word for option, file in files.items() for word in (f"--{option}", f"{file}.yaml")]
     with contextlib.suppress(SystemExit):
         module.main(

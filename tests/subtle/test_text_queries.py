@@ -17,15 +17,15 @@ from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.query_texts import files_of_model
 from subtle.footage import search, text_queries
-from subtle.footage.models import made_by
+from subtle.footage.models import vector_origin
 from subtle.footage.options import SearchConfig
-from subtle.footage.text_queries import keep_text_queries, text_encoder
+from subtle.footage.text_queries import exported_text_encoder, keep_text_queries
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def text_query(model, text):
-    encoder = text_encoder(model)
+    encoder = exported_text_encoder(model)
     return None if encoder is None else encoder.query(text)
 
 
@@ -38,7 +38,9 @@ def indexed(tmp_path_factory):
     encoder = load_encoder(name)
     index = MomentIndex.create(folder / "index")
     details = {"files": files_of_model(name), "num_frames": None, "trust_remote_code": False}
-    model = index.add(IndexedModel(key_of(made_by(encoder)), name, made_by(encoder), 128, str(folder), details))
+    model = index.add(
+        IndexedModel(key_of(vector_origin(encoder)), name, vector_origin(encoder), 128, str(folder), details)
+    )
     vectors = np.random.default_rng(0).normal(size=(50, 128)).astype(np.float32)
     rows = [
         {"moment_id": str(place), "video": f"{place}.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "vector": vector}

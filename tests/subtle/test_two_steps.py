@@ -22,7 +22,7 @@ from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.evaluate import evaluate_vcmr
 from subtle.evaluate.options import EvaluateVCMRConfig
-from subtle.fig.data import FEATURES_FILE, features_of
+from subtle.fig.data import FEATURES_FILE, feature_origins
 from subtle.footage import refining, search
 from subtle.footage.options import SearchConfig
 from subtle.footage.refining import Refiner, overlap
@@ -86,7 +86,7 @@ def write_model(folder, root, *, max_video_clips):
             weight.add_(torch.randn_like(weight), alpha=0.2)
     model.save_pretrained(folder)
     config = MomentDataConfig(dataset=str(root / "data"), features=str(root / "features"), preset="miniature")
-    write_json(folder / FEATURES_FILE, features_of(config, "fine"))
+    write_json(folder / FEATURES_FILE, feature_origins(config, "fine"))
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def parse_diving(description: str) -> DivingAttributes:
     )
 
 
-def counted(number: float, noun: str) -> str:
+def number_and_noun(number: float, noun: str) -> str:
     """The number and its noun, as FineDiving writes them: `0.5 Twist`, `1 Twist`, `1.5 Twists`."""
     return f"{number_text(number)} {noun}{'s' if number > 1 else ''}"
 
@@ -92,9 +92,9 @@ def describe_diving(attributes: DivingAttributes) -> str:
     """
     phases = [
         ("Arm." if attributes.armstand else "") + attributes.takeoff.capitalize(),
-        counted(attributes.twists_before, "Twist") if attributes.twists_before else "",
-        f"{counted(attributes.somersaults, 'Som')}.{attributes.shape.capitalize()}",
-        counted(attributes.twists_after, "Twist") if attributes.twists_after else "",
+        number_and_noun(attributes.twists_before, "Twist") if attributes.twists_before else "",
+        f"{number_and_noun(attributes.somersaults, 'Som')}.{attributes.shape.capitalize()}",
+        number_and_noun(attributes.twists_after, "Twist") if attributes.twists_after else "",
         "Entry" if attributes.entry else "",
     ]
     return ", ".join(phase for phase in phases if phase)

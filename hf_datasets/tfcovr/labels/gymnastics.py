@@ -172,7 +172,7 @@ WORDINGS: tuple[tuple[Family, str, dict[str, Any]], ...] = (
 )  # fmt: skip
 """Every wording of the label table: family, template, and the attributes that it implies without a slot."""
 
-FAMILIES: dict[Apparatus, tuple[Family, ...]] = {
+SKILL_FAMILIES: dict[Apparatus, tuple[Family, ...]] = {
     "Vault": ("vault",),
     "Floor Exercise": ("leap", "turn", "acrobatic"),
     "Balance Beam": ("leap", "turn", "acrobatic"),
@@ -183,7 +183,7 @@ FAMILIES: dict[Apparatus, tuple[Family, ...]] = {
 @cache
 def templates(apparatus: Apparatus) -> tuple[tuple[Family, Template, dict[str, Any]], ...]:
     """The wordings of an apparatus."""
-    known = FAMILIES[apparatus]
+    known = SKILL_FAMILIES[apparatus]
     return tuple((family, Template(text, VOCABULARY), implied) for family, text, implied in WORDINGS if family in known)
 
 
@@ -195,7 +195,7 @@ def readings(description: str) -> Iterator[GymnasticsAttributes]:
     """
     name, _, phrase = description.removeprefix("(").partition(") ")
     apparatus = APPARATUS.get(name, name)
-    if not description.startswith("(") or apparatus not in FAMILIES:
+    if not description.startswith("(") or apparatus not in SKILL_FAMILIES:
         return
     for family, template, implied in templates(apparatus):
         found = template.parse(phrase)
@@ -218,7 +218,7 @@ def parse_gymnastics(description: str) -> GymnasticsAttributes:
     if attributes is None:
         raise ValueError(
             f"{description!r} is not a gymnastics description: expected '(APPARATUS) skill' with APPARATUS one of "
-            f"{', '.join(FAMILIES)} and a skill worded as in hf_datasets/tfcovr/labels/labels.tsv"
+            f"{', '.join(SKILL_FAMILIES)} and a skill worded as in hf_datasets/tfcovr/labels/labels.tsv"
         )
     return attributes
 

@@ -14,12 +14,12 @@ from hf_datasets.tfcovr.labels import Attributes, Change, describe, differences
 from hf_datasets.tfcovr.labels.diving import DivingAttributes
 from hf_datasets.tfcovr.labels.gymnastics import Direction, GymnasticsAttributes
 from hf_datasets.tfcovr.modifications.normalization import count_words
-from hf_datasets.tfcovr.modifications.parser import UNITS, VERBS, Instruction, read_instruction
+from hf_datasets.tfcovr.modifications.parser import INSTRUCTION_VERBS, UNITS, Instruction, read_instruction
 
 MIN_PAPER_WORDS: Final = 2
 MAX_PAPER_WORDS: Final = 19
 """Section 3 of the paper: modification texts have 2 to 19 words."""
-MAX_CHARACTERS: Final = 200
+MAX_INSTRUCTION_CHARACTERS: Final = 200
 ALLOWED_CHARACTERS = re.compile(r"[A-Za-z0-9 .,()/-]*")
 ENTRY_WORD: Final = "flic-flac"
 """Turns that follow this word belong to the entry of a vault."""
@@ -62,20 +62,20 @@ def modification_fault(source: Attributes, target: Attributes, text: str) -> str
         if not follows(change, source, target) and not is_named(change, instruction, target_text, target)
     ]
     if missing:
-        names = ", ".join(f"{change.attribute} to {shown(change.target)!r}" for change in missing)
+        names = ", ".join(f"{change.attribute} to {reason_value(change.target)!r}" for change in missing)
         return f"does not name what changes: {names}"
     return None
 
 
-def shown(value: object) -> str:
+def reason_value(value: object) -> str:
     """A value as reasons show it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_form(text: str) -> str | None:
     """A wrong form, before the text is parsed: its characters, length and first word."""
-    if len(text) > MAX_CHARACTERS:
-        return f"has {len(text)} characters, {MAX_CHARACTERS} at most"
+    if len(text) > MAX_INSTRUCTION_CHARACTERS:
+        return f"has {len(text)} characters, {MAX_INSTRUCTION_CHARACTERS} at most"
     if not ALLOWED_CHARACTERS.fullmatch(text):
         strange = ALLOWED_CHARACTERS.sub("", text)[0]
         return f"holds the character {strange!r}: expected one line of English letters, digits and , . ( ) / -"
@@ -83,7 +83,7 @@ def check_form(text: str) -> str | None:
     if not MIN_PAPER_WORDS <= words <= MAX_PAPER_WORDS:
         return f"has {words} words with its numbers spelled out, expected {MIN_PAPER_WORDS} to {MAX_PAPER_WORDS}"
     first = re.split(r"[^a-z]+", text.lower().strip(), maxsplit=1)[0]
-    if first not in VERBS:
+    if first not in INSTRUCTION_VERBS:
         return f"begins with {first!r}, which is no instruction: expected a verb such as 'show' or 'change'"
     return None
 
@@ -132,11 +132,11 @@ def check_numbers(instruction: Instruction, target_text: Instruction, target: At
     for count in instruction.counts:
         allowed = allowed_counts(target, count.unit, count.after)
         if count.value not in allowed:
-            has = " or ".join(shown(value) for value in sorted(allowed))
-            return f"says {shown(count.value)} {count.unit}, the target has {has}"
+            has = " or ".join(reason_value(value) for value in sorted(allowed))
+            return f"says {reason_value(count.value)} {count.unit}, the target has {has}"
     strange = instruction.numbers - target_text.numbers - {count.value for count in instruction.counts}
     if strange:
-        return f"says {shown(min(strange))}, a number that the target does not have"
+        return f"says {reason_value(min(strange))}, a number that the target does not have"
     return None
 
 

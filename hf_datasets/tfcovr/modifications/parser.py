@@ -9,7 +9,7 @@ from hf_datasets.tfcovr.modifications.normalization import WHOLE
 
 Token = str | float
 
-VERBS: Final = frozenset(
+INSTRUCTION_VERBS: Final = frozenset(
     re.findall(
         r"\w+",
         "show change switch replace perform execute do make use keep convert modify adjust set have add include "
@@ -17,7 +17,7 @@ VERBS: Final = frozenset(
     )
 )
 """The first words of instructions."""
-NEUTRAL: Final = VERBS - {"switch"} | frozenset(
+NEUTRAL: Final = INSTRUCTION_VERBS - {"switch"} | frozenset(
     re.findall(
         r"\w+",
         "a an the it its this that as and or but then while also only just with by for of to in into on at from "

@@ -7,7 +7,7 @@ in the target, `with no turn` for what goes away.
 from typing import cast
 
 from hf_datasets.tfcovr.labels import Attributes, describe, differences
-from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
+from hf_datasets.tfcovr.labels.diving import DivingAttributes, number_and_noun
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes
 from hf_datasets.tfcovr.labels.template import number_text
 
@@ -235,7 +235,7 @@ def diving_instruction(source: DivingAttributes, target: DivingAttributes, chang
     if "somersaults" in changed:
         # The paper names the tuck with every number of somersaults, the pike only where it changes.
         shape = f" {target.shape}" if "shape" in changed or target.shape == "tuck" else ""
-        gains.append(counted(target.somersaults, "somersault") + shape)
+        gains.append(number_and_noun(target.somersaults, "somersault") + shape)
     show = ["with " + " and ".join(gains)] if gains else []
     if "shape" in changed and "somersaults" not in changed:
         show.append(f"in {target.shape} position")
@@ -249,5 +249,5 @@ def twist_words(target: DivingAttributes) -> str:
     """The twists of the target; their place where they have two."""
     before, after = target.twists_before, target.twists_after
     if before and after:
-        return f"{counted(before, 'twist')} before and {counted(after, 'twist')} after"
-    return counted(before or after, "twist") if before or after else "no twist"
+        return f"{number_and_noun(before, 'twist')} before and {number_and_noun(after, 'twist')} after"
+    return number_and_noun(before or after, "twist") if before or after else "no twist"

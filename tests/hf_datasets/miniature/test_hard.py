@@ -12,7 +12,7 @@ from datasets import load_dataset
 from PIL import Image
 
 import hf_datasets.miniature
-from hf_datasets.__main__ import blind_test, render
+from hf_datasets.__main__ import blind_test, draw_miniature
 from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
 from hf_datasets.miniature.competitions import with_more_competitions
@@ -183,7 +183,7 @@ def test_without_a_folder_the_harder_tier_and_not_the_miniature_is_rendered(fold
 def test_the_commands_draw_the_tier_that_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hf_datasets.miniature.competitions, "TIERS", {"hard": replace(SMALL, size=16)})
     monkeypatch.setattr(hf_datasets.miniature, "TIERS", {"hard": SMALL})
-    render(str(tmp_path), 1, 1, 0, tier="hard")
+    draw_miniature(str(tmp_path), 1, 1, 0, tier="hard")
     assert len(list(tmp_path.glob("miniature-*/videos/*.mp4"))) > 2
     blind_test(tmp_path / "sheets", "hard", 2, 0, None)
     assert "2 sheets" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hf_datasets.miniature import ACTIONS, MiniatureConfig, contact_sheet, plan_competitions, prepare_miniature
+from hf_datasets.miniature import ACTIONS, MiniatureConfig, film_strips, plan_competitions, prepare_miniature
 from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_competitions
 from hf_datasets.miniature.render import render_video, tier_name
 
@@ -153,4 +153,4 @@ def test_another_seed_or_size_is_another_folder():
 
 def test_a_contact_sheet_shows_one_row_per_shot():
     shots = list(plan_competitions(SMALL)[0].shots[:2])
-    assert contact_sheet(shots, size=64, num_frames=6).size == (6 * 64, 2 * 64)
+    assert film_strips(shots, size=64, num_frames=6).size == (6 * 64, 2 * 64)

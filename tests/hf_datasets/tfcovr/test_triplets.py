@@ -10,7 +10,7 @@ from hf_datasets.tfcovr.triplets import (
     CHANGE_SCHEMA,
     TRIPLET_SCHEMA,
     composed_queries,
-    join,
+    join_clips,
     labels_without_clips,
     plan_join,
     split_by_video,
@@ -39,7 +39,7 @@ CHANGES = pl.DataFrame(
 
 
 def joined(*arguments, **options):
-    return pl.from_arrow(pa.concat_tables(join(plan_join(*arguments, **options))))
+    return pl.from_arrow(pa.concat_tables(join_clips(plan_join(*arguments, **options))))
 
 
 def rows_of(tables):

@@ -388,7 +388,7 @@ def mmembed(tmp_path_factory):
     released = e5_v()[0].config.to_dict() | {"architectures": ["NVMMEmbedModel"], "retriever": "nvidia/NV-Embed-v1"}
     (root / "released" / "config.json").write_text(json.dumps(released))
     processor.save_pretrained(root / "released")
-    text = {name: getattr(model.config.text_config, name) for name in convert_mmembed.TEXT} | {"rope_theta": 50.0}
+    text = {name: getattr(model.config.text_config, name) for name in convert_mmembed.LLM_FIELDS} | {"rope_theta": 50.0}
     (root / "retriever").mkdir()
     embedder = {"text_config": text, "latent_attention_config": {"num_cross_heads": 2}}
     (root / "retriever" / "config.json").write_text(json.dumps(embedder))

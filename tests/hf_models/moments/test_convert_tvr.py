@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from hf_models import XMLForMomentRetrieval
-from hf_models.moments.convert_tvr import MODELS, convert, main
+from hf_models.moments.convert_tvr import TVR_MODELS, convert, main
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.spans import SpanSearch
 
@@ -183,7 +183,7 @@ def test_a_converted_checkpoint_computes_what_the_released_code_does_also_beside
     weights = reference_weights(parity, streams, architecture)
     torch.save({"model": weights, "epoch": 3}, tmp_path / "model.ckpt")
     model = convert(tmp_path / "model.ckpt", architecture, num_attention_heads=4)
-    assert type(model) is MODELS[architecture]
+    assert type(model) is TVR_MODELS[architecture]
     assert (model.config.end_convention, model.config.long_videos) == convention
     query, query_mask, video, video_mask = query_and_video(parity)
     assert not video_mask.all()

@@ -7,7 +7,7 @@ import torch
 
 from hf_models import XMLConfig
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.dataset import COLUMNS, MomentSplit
+from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
 from hf_models.moments.spans import SpanPreset
 
 CLIPS, SIZE = 12, 4
@@ -18,7 +18,7 @@ ROWS = pl.DataFrame(
         for video in range(6)
         for number in range(4)
     ],
-    schema=COLUMNS,
+    schema=QUERY_FIELDS,
     orient="row",
 )
 

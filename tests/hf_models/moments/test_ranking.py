@@ -9,7 +9,7 @@ import torch
 
 from hf_models import XMLConfig, XMLForMomentRetrieval
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.dataset import COLUMNS, MomentSplit
+from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
 from hf_models.moments.ranking import rank_moments, write_submission
 from hf_models.moments.spans import SpanPreset
 
@@ -31,7 +31,9 @@ def split(tmp_path):
     )
     queries.append([str(row[0]) for row in rows], torch.randn(len(rows), 2, SIZE, generator=generator))
     preset = SpanPreset(min_clips=1, max_clips=3, max_video_clips=CLIPS, nms_threshold=0.5)
-    return MomentSplit(pl.DataFrame(rows, schema=COLUMNS, orient="row"), videos, queries, preset, long_videos="pool")
+    return MomentSplit(
+        pl.DataFrame(rows, schema=QUERY_FIELDS, orient="row"), videos, queries, preset, long_videos="pool"
+    )
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hf_datasets.tfcovr.labels import find_label
 from subtle.building import caption_rewrite, caption_write
 from subtle.building.options import CaptionRewriteConfig, CaptionWriteConfig
 from subtle.options import run_recipe
-from subtle.run.build import run
+from subtle.run.build import run_build
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.captions import clips_of, read_captions
@@ -54,7 +54,7 @@ def call(data, tmp_path):
         output_dir = tmp_path / module.__name__.rpartition(".")[2]
         fields = {"data_dir": data[0], "cache": str(tmp_path / "answers.sqlite"), "output_dir": str(output_dir)}
         fields |= {"quiet": True, **({"num_frames": 2} if module is caption_write else {}), **chat, **changes}
-        return run_recipe(partial(run, module.main), kinds[module](**fields))
+        return run_recipe(partial(run_build, module.main), kinds[module](**fields))
 
     return make
 

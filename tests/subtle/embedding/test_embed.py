@@ -55,7 +55,7 @@ def no_reading(monkeypatch):
         assert not clips, f"{len(clips)} clips are read again"
         yield from ()
 
-    monkeypatch.setattr(clip_embeddings, "read_clips", refuse)
+    monkeypatch.setattr(clip_embeddings, "read_clip_frames", refuse)
 
 
 @pytest.mark.usefixtures("no_reading")

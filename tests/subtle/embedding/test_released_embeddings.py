@@ -160,7 +160,7 @@ def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(imported, tmp_pat
 
 
 def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_this_machine(imported, tmp_path):
-    publication = publish.prepare(
+    publication = publish.prepare_publication(
         Target("embeddings", imported.output_dir, "org/x"), PublishConfig(license="mit"), tmp_path / "there"
     )
     plan = upload.make_plan(publication, upload.Remote(), PublishConfig())
@@ -174,7 +174,7 @@ def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_t
     options = {**SMALL, **shared(imported), "embeddings": str(publication.folder), "num_workers": 0}
     stage2.run(Stage2Config(**options, output_dir=str(tmp_path / "run")))
     with pytest.raises(ValueError, match=r"not a finished folder of embeddings"):
-        publish.prepare(Target("embeddings", str(tmp_path), "org/x"), PublishConfig(), tmp_path / "other")
+        publish.prepare_publication(Target("embeddings", str(tmp_path), "org/x"), PublishConfig(), tmp_path / "other")
 
 
 @pytest.mark.parametrize(

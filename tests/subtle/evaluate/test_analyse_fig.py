@@ -9,7 +9,7 @@ import pytest
 
 from hf_datasets.fig.clusters import CaptionMap
 from subtle.evaluate import analyse_fig
-from subtle.evaluate.analyse_fig import analyze, dataset_in
+from subtle.evaluate.analyse_fig import dataset_in, run
 from subtle.evaluate.options import AnalyzeFIGConfig
 
 
@@ -31,7 +31,7 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     (tmp_path / "data" / "didemo_fig_test.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [json.loads(line) for line in lines]
     config = AnalyzeFIGConfig(release=str(tmp_path / "data"), output_dir=str(tmp_path / "out"))
-    tables = analyze(config)
+    tables = run(config)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["config"]["dataset"] == "didemo_fig"
     compared = json.loads((tmp_path / "out" / "statistics.json").read_text())
@@ -56,12 +56,12 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
 
 def test_pictures_are_drawn_or_the_reason_is_printed(tmp_path, monkeypatch):
     config = AnalyzeFIGConfig(release=write_release(tmp_path / "data"), output_dir=str(tmp_path / "out"))
-    analyze(config)
+    run(config)
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {"scores.png", "captions.png", "results.json", "statistics.json"}
     monkeypatch.setattr(analyse_fig, "MIN_SAMPLES_DRAWN", 30)
     config.output_dir = str(tmp_path / "none")
-    analyze(config)
+    run(config)
     results = json.loads((tmp_path / "none" / "results.json").read_text())
     assert results["undrawn"]["captions.png"] == "no coarse caption is like 29 others"
 
@@ -76,7 +76,7 @@ def test_wrong_options_are_errors_without_traceback(tmp_path, shared):
     with pytest.raises(SystemExit, match="holds none of the published files"):
         dataset_in(str(tmp_path))
     with pytest.raises(SystemExit, match="holds files of charades_fig and didemo_fig"):
-        analyze(AnalyzeFIGConfig(release=str(shared / "data")))
+        run(AnalyzeFIGConfig(release=str(shared / "data")))
     places = {"release": write_release(tmp_path / "data"), "output_dir": str(tmp_path / "out")}
     with pytest.raises(SystemExit, match="no moment has its video"):
-        analyze(AnalyzeFIGConfig(user_study=True, **places))
+        run(AnalyzeFIGConfig(user_study=True, **places))

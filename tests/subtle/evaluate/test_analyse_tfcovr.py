@@ -5,7 +5,7 @@ import json
 import pytest
 
 from subtle.evaluate import analyse_tfcovr
-from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.analyse_tfcovr import run
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
 
 
@@ -14,7 +14,7 @@ def analysis(tiny, tmp_path_factory):
     """The tables of the tiny dataset, and the folder that they were written to."""
     folder = tmp_path_factory.mktemp("analysis")
     config = AnalyzeTFCoVRConfig(dataset=tiny["dataset"], similarity_model=tiny["text_model"], output_dir=str(folder))
-    return analyze(config), folder
+    return run(config), folder
 
 
 def test_rows_and_clips_of_each_split_are_counted(analysis):
@@ -34,7 +34,7 @@ def test_queries_with_labels_that_do_not_train_are_counted(analysis, tiny, tmp_p
     assert analysis[0]["held_out"] == {}
     groups = {"a": "seen_to_seen", "b": "seen_to_unseen", "c": "seen_to_unseen"}
     monkeypatch.setattr(analyse_tfcovr, "held_out_groups", lambda _config, rows: groups if len(rows) == 36 else {})
-    found = analyze(AnalyzeTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(tmp_path)))["held_out"]
+    found = run(AnalyzeTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(tmp_path)))["held_out"]
     assert found == {"test": {"seen_to_seen": 1, "seen_to_unseen": 2}}
     assert "seen to seen 1, seen to unseen 2" in capsys.readouterr().out
 

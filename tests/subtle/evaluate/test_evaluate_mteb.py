@@ -232,7 +232,9 @@ def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, ti
 @pytest.mark.parametrize("kind", [ActivityNetComp, CharadesFIGVideos, CharadesFIGMoments])
 def test_contrasts_and_moments_are_measured_too(kind, tiny_comp, config_of):
     """With a model of ours that compares videos with texts, on the tiny miniature."""
-    (encoder, *_) = evaluate_mteb.systems(config_of(models=[tiny_comp["model"]]), torch.device("cpu")).values()
+    (encoder, *_) = evaluate_mteb.models_and_baselines(
+        config_of(models=[tiny_comp["model"]]), torch.device("cpu")
+    ).values()
     task = kind(data_dir=tiny_comp["data_dir"])
     scores = scores_of(encoder, task)
     assert task.metadata.is_filled()

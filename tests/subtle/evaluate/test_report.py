@@ -142,7 +142,7 @@ def test_without_queries_no_clip_leaves_its_folder(config):
 
 
 def test_a_clip_whose_video_is_gone_is_shown_as_missing(config, monkeypatch):
-    monkeypatch.setattr("subtle.tfcovr.shown_queries.encode_clip", lambda row: None)
+    monkeypatch.setattr("subtle.tfcovr.shown_queries.clip_data_url", lambda row: None)
     page, _ = render(config)
     assert page.count("the video cannot be read") == 8
 

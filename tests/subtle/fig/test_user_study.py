@@ -9,9 +9,9 @@ import pytest
 from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from subtle.evaluate import analyse_fig
-from subtle.evaluate.analyse_fig import add_up, analyze
+from subtle.evaluate.analyse_fig import add_up, run
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers, write_forms
+from subtle.fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answer_files, write_forms
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def study(tmp_path, tiny, monkeypatch):
     places = {"data_dir": str(built), "video_dir": videos, "output_dir": str(tmp_path / "out")}
     config = AnalyzeFIGConfig(dataset_config="source", user_study=True, **places)
     monkeypatch.setattr(analyse_fig, "write_forms", partial(write_forms, per_form=3))
-    tables = analyze(config)
+    tables = run(config)
     assert tables["table_1"]["kinds"]["static"] == {"captions": 3, "score": 1.0}
     return tmp_path / "out" / "user-study"
 
@@ -117,7 +117,7 @@ def test_answers_that_do_not_fit_are_refused_by_name(study):
         change(record)
         (study / "answers-1-ann.json").write_text(json.dumps(record))
         with pytest.raises(SystemExit, match=says) as caught:
-            read_answers(study)
+            read_answer_files(study)
         assert "answers-1-ann.json" in str(caught.value)
 
 
@@ -125,9 +125,9 @@ def test_the_same_participant_answers_once(study, tmp_path):
     answers_of(study, "ann", 5)
     (study / "answers-2.json").write_text((study / "answers-1-ann.json").read_text())
     with pytest.raises(SystemExit, match=r"'ann' answers 'item-...' twice"):
-        read_answers(study)
+        read_answer_files(study)
     with pytest.raises(SystemExit, match=r"holds no items\.json"):
-        read_answers(tmp_path)
+        read_answer_files(tmp_path)
 
 
 def test_both_kinds_are_drawn_evenly_and_by_the_seed():

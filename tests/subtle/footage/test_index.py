@@ -395,10 +395,10 @@ def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_be
     """A folder by its address, which no lock keeps; the second run begins and ends, or dies, after the first looked."""
     index.run(config)
     shared = replace(config, output=f"file://{config.output}-shared")
-    compared = index.compare
+    compared = index.find_changes
 
     def compare_then_let_another_run(*arguments, **options):
-        monkeypatch.setattr(index, "compare", compared)
+        monkeypatch.setattr(index, "find_changes", compared)
         changes = compared(*arguments, **options)
         killed_before(1000 if killed is None else killed)
         with contextlib.suppress(KeyboardInterrupt):
@@ -406,14 +406,14 @@ def test_two_runs_of_one_bucket_at_once_leave_each_moment_once(config, killed_be
         killed_before(1000)
         return changes
 
-    monkeypatch.setattr(index, "compare", compare_then_let_another_run)
+    monkeypatch.setattr(index, "find_changes", compare_then_let_another_run)
     assert index.run(shared)["files_indexed"] == 4
     assert rows_of(shared.output) == rows_of(config.output)
 
 
 def test_a_second_writer_is_refused(config, monkeypatch):
     index.run(config)
-    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.05)
     with FileLock(f"{config.output}/run.lock"), pytest.raises(OSError, match="another run is writing"):
         index.run(config)
 

@@ -30,7 +30,7 @@ from subtle.footage import index, search
 from subtle.footage.exporting import contact_sheet, export, picture_of, write_timelines
 from subtle.footage.models import load_again
 from subtle.footage.options import IndexConfig, SearchConfig
-from subtle.footage.output import CONTROL_CHARACTERS, FORMATS
+from subtle.footage.output import CONTROL_CHARACTERS, OUTPUT_FORMATS
 from subtle.options import run_recipe
 from subtle.run.models import load_encoders
 from subtle.run.shared_config import EmbedConfig
@@ -555,11 +555,11 @@ def test_a_text_of_an_index_never_moves_the_cursor_in_any_format():
         "label": "\x1b]0;t\x07\u202e\n",
         "moment_id": "a#t=0,1",
     }
-    for name, show in FORMATS.items():
+    for name, show in OUTPUT_FORMATS.items():
         text = show([row])
         assert not CONTROL_CHARACTERS.search(text.replace("\n", "")), name
-    assert json.loads(FORMATS["json"]([row])) == [row]
-    assert list(csv.reader(io.StringIO(FORMATS["csv"]([row]))))[1][0] == "a\\x9b31m.mp4"
+    assert json.loads(OUTPUT_FORMATS["json"]([row])) == [row]
+    assert list(csv.reader(io.StringIO(OUTPUT_FORMATS["csv"]([row]))))[1][0] == "a\\x9b31m.mp4"
 
 
 def test_an_error_never_moves_the_cursor(capsys):

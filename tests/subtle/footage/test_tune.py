@@ -34,13 +34,13 @@ COLORS = {
 }
 
 
-ALL_SYSTEMS = plan.SYSTEMS
+ALL_SYSTEMS = plan.COMPARED_SYSTEMS
 FEW_SYSTEMS = ("two-stage", "text-only", "zero-shot average")
 
 
 def compared_with(monkeypatch, systems):
     for module in (plan, tune):
-        monkeypatch.setattr(module, "SYSTEMS", systems)
+        monkeypatch.setattr(module, "COMPARED_SYSTEMS", systems)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -139,7 +139,7 @@ def clips_of(output, split):
 
 
 def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(tune, "RECIPES", {})
+    monkeypatch.setattr(tune, "TUNING_RECIPES", {})
     again = replace(config, output_dir=str(tuned), num_workers=2, min_clips=10)
     before = (tuned / "summary.json").read_text()
     assert run_recipe(tune.main, again) == 0
@@ -167,8 +167,8 @@ def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config
 
 @pytest.mark.slow  # a whole run
 def test_a_run_that_is_interrupted_in_every_step_ends_as_one_that_was_not(tuned, config, monkeypatch, tmp_path):
-    output, ended, steps = tmp_path / "run", [], list(tune.RECIPES)
-    original = dict(tune.RECIPES)
+    output, ended, steps = tmp_path / "run", [], list(tune.TUNING_RECIPES)
+    original = dict(tune.TUNING_RECIPES)
 
     def interrupted(name):
         main, config_class = original[name]
@@ -181,9 +181,9 @@ def test_a_run_that_is_interrupted_in_every_step_ends_as_one_that_was_not(tuned,
         return run, config_class
 
     for name in steps:
-        monkeypatch.setattr(tune, "RECIPES", original | {name: interrupted(name)})
+        monkeypatch.setattr(tune, "TUNING_RECIPES", original | {name: interrupted(name)})
         assert run_recipe(tune.main, replace(config, output_dir=str(output))) == 130
-    monkeypatch.setattr(tune, "RECIPES", original)
+    monkeypatch.setattr(tune, "TUNING_RECIPES", original)
     assert tune.main(replace(config, output_dir=str(output))) == 0
     assert ended == steps
     one, other = (json.loads((folder / "summary.json").read_text()) for folder in (tuned, output))
@@ -268,13 +268,13 @@ def test_a_chat_model_writes_the_texts_and_marks_become_triplets(config, myclips
     asked = replace(config, writer="chat", chat_model="gpt-4o", output_dir=str(tmp_path / "run"), marks=str(marks))
     assert tune.main(replace(asked, dry_run=True)) == 0
     assert "Prices of" in capsys.readouterr().out
-    main, config_class = tune.RECIPES["build tfcovr"]
+    main, config_class = tune.TUNING_RECIPES["build tfcovr"]
 
     def stop_afterwards(options):
         assert main(options) == 0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune, "RECIPES", {"build tfcovr": (stop_afterwards, config_class)})
+    monkeypatch.setattr(tune, "TUNING_RECIPES", {"build tfcovr": (stop_afterwards, config_class)})
     with ChatServer(writes) as server:
         assert run_recipe(tune.main, replace(asked, base_url=server.url)) == 130
     rows = pl.read_parquet(tmp_path / "run/dataset/own/train-*.parquet")

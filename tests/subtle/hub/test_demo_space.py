@@ -26,13 +26,13 @@ from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import search as exact_search
-from subtle.demo_space.app import LIMITS, GallerySearch, code_hash, vectors_of
-from subtle.demo_space.app import load_encoder as load_model_of_space
+from subtle.demo_space.app import LIMITS, GallerySearch, code_hash, open_vectors
+from subtle.demo_space.app import load_published_encoder as load_model_of_space
 from subtle.hub import demo as publishing_demo
 from subtle.hub import model as publishing_model
-from subtle.hub.contents import check_text, files_of, machine_folders
+from subtle.hub.contents import check_files, files_of, machine_folders
 from subtle.hub.options import PublishConfig
-from subtle.hub.publish import prepare, targets_of
+from subtle.hub.publish import prepare_publication, targets_of
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
 from subtle.run.shared_config import DataConfig
@@ -83,9 +83,9 @@ def small(tmp_path_factory):
 def space(tmp_path_factory):
     """The folders of the Space and of its model, as they are published."""
     root = tmp_path_factory.mktemp("space")
-    model = publishing_model.prepare("miniature-tfcovr", "org/miniature-tfcovr", root / "model")
+    model = publishing_model.prepare_model("miniature-tfcovr", "org/miniature-tfcovr", root / "model")
     (target,) = targets_of(PublishConfig(what="demo", repo="org/subtle-demo"))
-    return prepare(target, PublishConfig(), root / "space"), model
+    return prepare_publication(target, PublishConfig(), root / "space"), model
 
 
 def frames_of(encoder, path, start=None, end=None):
@@ -168,7 +168,7 @@ def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
     assert {name.partition("/")[0] for name in files} == {
         *("README.md", "app.py", "demo.json", "requirements.txt", "vectors", "hf_datasets", "hf_models", "subtle")
     }
-    check_text(files, machine_folders())
+    check_files(files, machine_folders())
     needed = {
         name.partition(".")[0]
         for path in folder.rglob("*.py")
@@ -178,7 +178,7 @@ def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
     } - sys.stdlib_module_names
     listed = {Requirement(line).name for line in (folder / "requirements.txt").read_text().split("\n") if line}
     with_others = {"gradio", "huggingface_hub", "numpy", "starlette", "PIL"}
-    assert needed - set(publishing_demo.PACKAGES) - with_others <= listed | {"av"}
+    assert needed - set(publishing_demo.COPIED_PACKAGES) - with_others <= listed | {"av"}
     assert not [path for path in folder.rglob("*.py") if len(path.read_bytes()) > 25_000]
     header = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     assert (header["sdk"], header["models"], header["datasets"]) == (
@@ -202,7 +202,7 @@ def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, 
     settings = json.loads(settings_file.read_text())
     settings_file.write_text(json.dumps(settings | {"model": str(model.folder), "dataset": str(data)}))
     shutil.rmtree(published.folder / "vectors")
-    store = vectors_of(small.encoder, published.folder / "vectors")
+    store = open_vectors(small.encoder, published.folder / "vectors")
     store.append(list(small.vectors), list(small.vectors.values()))
 
     environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
@@ -231,8 +231,8 @@ def test_the_models_code_is_run_only_if_it_is_what_the_space_was_published_with(
 def test_vectors_of_another_model_are_refused_and_those_that_ship_are_of_the_model_that_ships(small, tmp_path):
     FeatureStore(tmp_path / "vectors", {"weights": "other"}).append(["a"], [torch.zeros(2)])
     with pytest.raises(ValueError, match=r"was made with other .*weights"):
-        vectors_of(small.encoder, tmp_path / "vectors")
-    assert len(vectors_of(small.encoder, publishing_demo.VECTORS)) == 448
+        open_vectors(small.encoder, tmp_path / "vectors")
+    assert len(open_vectors(small.encoder, publishing_demo.VECTORS)) == 448
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_the_vectors_that_ship_are_made_again_from_the_miniature(small, tmp_path
     monkeypatch.setattr(publishing_demo, "load_split", lambda *_, **__: rows)
     made = FeatureStore(tmp_path / "vectors")
     publishing_demo.write_vectors(small.encoder, made)
-    shipped = vectors_of(small.encoder, publishing_demo.VECTORS)
+    shipped = open_vectors(small.encoder, publishing_demo.VECTORS)
     assert len(made) == len(rows) > 10
     for clip_id, vector in made.items():
         torch.testing.assert_close(vector, shipped[clip_id], atol=1e-3, rtol=1e-3)

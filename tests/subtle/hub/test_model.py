@@ -28,7 +28,7 @@ from hf_models import (
 )
 from hf_models.cards import CURVE_PIXELS
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
-from subtle.hub.model import prepare
+from subtle.hub.model import prepare_model
 from subtle.hub.runs import find_run
 from subtle.train.options import Stage1Config
 from tests.fixtures.published_run import read_card
@@ -43,13 +43,13 @@ def published(tmp_path_factory):
     """`org/NAME` for every kind of run and every folder of weights that ships; `runs/NAME` are the runs."""
     root = tmp_path_factory.mktemp("published")
     runs = make_runs(root / "runs")
-    found = {name: prepare(str(root / "runs" / name), f"org/{name}", root / "org" / name) for name in runs}
+    found = {name: prepare_model(str(root / "runs" / name), f"org/{name}", root / "org" / name) for name in runs}
     adapter = root / "runs" / "stage1" / "adapter"
-    found["adapter"] = prepare(str(adapter), "org/adapter", root / "org" / "adapter", base_repo="runs/tower")
+    found["adapter"] = prepare_model(str(adapter), "org/adapter", root / "org" / "adapter", base_repo="runs/tower")
     shipped = sorted(path.name for path in WEIGHTS.iterdir())
-    found |= {name: prepare(name, f"org/{name}", root / "org" / name) for name in shipped}
+    found |= {name: prepare_model(name, f"org/{name}", root / "org" / name) for name in shipped}
     place = root / "org" / "classifier"
-    found["classifier"] = prepare("miniature-aim", "org/classifier", place, part="classifier")
+    found["classifier"] = prepare_model("miniature-aim", "org/classifier", place, part="classifier")
     write_video(root / "video.mp4", 40)  # what the cards' code reads
     Image.fromarray(numbered_frame(7)).save(root / "image.png")
     return root, found
@@ -232,7 +232,7 @@ def test_a_benchmark_without_a_test_split_takes_the_results_on_validation(publis
     results = json.loads((run / "results.json").read_text())
     results["config"]["dataset_config"] = "release"  # which has train and validation alone
     (run / "results.json").write_text(json.dumps(results | {"dataset_revision": "ab" * 20}))
-    folder = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0").folder
+    folder = prepare_model(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0").folder
     (entry,) = parse_eval_result_entries(
         yaml.safe_load((folder / ".eval_results" / "activitynet_comp.yaml").read_text())
     )
@@ -333,7 +333,7 @@ def run(published, tmp_path):
 
 def refused(source, tmp_path, match, **options):
     with pytest.raises(ValueError, match=match):
-        prepare(str(source), options.pop("repo_id", "org/name"), tmp_path / "prepared", **options)
+        prepare_model(str(source), options.pop("repo_id", "org/name"), tmp_path / "prepared", **options)
     assert not (tmp_path / "prepared").exists()
 
 
@@ -388,7 +388,7 @@ def test_results_that_no_recipe_wrote_are_refused(run, tmp_path, name, value):
 
 def test_a_run_with_both_gives_the_part_that_is_asked_for(published, tmp_path):
     run = published[0] / "runs" / "stage1"
-    folder = prepare(str(run), "org/name", tmp_path / "adapter", part="adapter").folder
+    folder = prepare_model(str(run), "org/name", tmp_path / "adapter", part="adapter").folder
     assert (folder / "adapter_config.json").is_file()
     refused("miniature-aim", tmp_path, "holds no model; it holds an adapter", part="model")
     refused(published[0] / "runs" / "xml", tmp_path, "holds no adapter; it holds a model", part="adapter")
@@ -397,7 +397,7 @@ def test_a_run_with_both_gives_the_part_that_is_asked_for(published, tmp_path):
 def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
     (run / "model" / "sentence_bert_config.json").write_text('{"modality_config": {"video": {}}}')
     (run / "model" / "modules.json").write_text("[]")
-    card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
+    card = ModelCard.load(prepare_model(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert card.data.library_name == "sentence-transformers"
     assert {"sentence-transformers", "transformers"} <= set(card.data.tags)
     assert 'SentenceTransformer("org/name", trust_remote_code=True)' in card.text
@@ -409,7 +409,7 @@ def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_ar
     refused(run, tmp_path, r"names no organization", repo_id="name")
     refused(run, tmp_path, r"is not a name on the Hub", repo_id="org/a b")
     with pytest.raises(FileExistsError, match="is not empty; name another folder"):
-        prepare(str(run), "org/name", run)
+        prepare_model(str(run), "org/name", run)
     assert (run / "results.json").is_file()
 
 
@@ -419,7 +419,7 @@ def test_an_adapter_whose_base_is_a_folder_asks_for_the_base_on_the_hub(publishe
     results["config"]["base"] = "outputs/clip/model"
     (run / "results.json").write_text(json.dumps(results))
     refused(run / "adapter", tmp_path, r"an adapter of outputs/clip/model, which is not on the Hub")
-    done = prepare(str(run / "adapter"), "org/name", tmp_path / "prepared", base_repo="you/clip")
+    done = prepare_model(str(run / "adapter"), "org/name", tmp_path / "prepared", base_repo="you/clip")
     assert done.needs == ("org/tfcovr",)
     assert 'from_pretrained("you/clip")' in readme_code(done.folder)
 
@@ -430,8 +430,8 @@ def test_weights_of_others_need_a_license_that_somebody_names(run, tmp_path):
     (run / "results.json").write_text(json.dumps(results))
     refused(run, tmp_path, r"only you can say under which license.*--license cc-by-4\.0")
     (run / "model" / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My XML\n\nOf my own.\n")
-    card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
+    card = ModelCard.load(prepare_model(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert (card.data.license, card.data.tags[0]) == ("mit", "mine")
     assert card.text.strip().startswith("# My XML\n\nOf my own.\n\n## How to load")
-    again = prepare(str(run), "org/name", tmp_path / "again", license="cc-by-4.0")
+    again = prepare_model(str(run), "org/name", tmp_path / "again", license="cc-by-4.0")
     assert ModelCard.load(again.folder / "README.md").data.license == "cc-by-4.0"

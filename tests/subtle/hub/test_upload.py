@@ -486,10 +486,10 @@ def test_all_goes_in_order_and_a_second_run_completes_what_a_failure_left(hub, c
             write(folder, {"README.md": f"---\ntitle: {name}\n---\n"})
             return Publication(kind, repo_id, folder, needs)
 
-        return SimpleNamespace(prepare=prepare)
+        return prepare
 
-    datasets, models = stand_in("dataset", ("org/miniature-clip", "org/map_at_k")), stand_in("model", ())
-    monkeypatch.setattr(publish, "prepare_dataset", datasets.prepare)
+    monkeypatch.setattr(publish, "prepare_dataset", stand_in("dataset", ("org/miniature-clip", "org/map_at_k")))
+    models = SimpleNamespace(prepare_model=stand_in("model", ()))
     monkeypatch.setattr(subtle.hub, "model", models, raising=False)
     everything = {"what": "all", "name": None, "repo": None, "org": "org"}
     status, shown, _ = call(**everything, dry_run=True)

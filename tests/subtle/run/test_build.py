@@ -22,10 +22,10 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.tfcovr.labels import answers_of
 from subtle.building import build_tfcovr
-from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.analyse_tfcovr import run
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.options import parse_config, run_recipe
-from subtle.run.build import run
+from subtle.run.build import run_build
 from tests.fixtures.verbs import typed
 
 CANARY = "sk-canary-77aa31e5"
@@ -85,7 +85,7 @@ def test_tfcovrs_counts_stand_beside_the_papers_in_builds_and_analyses_of_annota
         "labels": 3, "clips": 60, "videos": 20, "seconds_mean": pytest.approx(0.9),
     }  # fmt: skip
     given = {"dataset_config": "source", "data_dir": str(tmp_path / "built"), "output_dir": str(tmp_path / "analysis")}
-    analyze(AnalyzeTFCoVRConfig(**given))
+    run(AnalyzeTFCoVRConfig(**given))
     again = statistics(tmp_path / "analysis")
     assert again["finegym"].pop("seconds_mean")["here"] == pytest.approx(0.9)
     del compared["finegym"]["seconds_mean"]
@@ -184,7 +184,7 @@ def test_a_users_mistake_is_one_line_and_exit_status_2(tmp_path, capsys, words, 
     words = [*words, "--output-dir", str(tmp_path / "built"), "--cache", str(tmp_path / "answers.sqlite"), "--quiet"]
     try:
         config = parse_config(build_tfcovr.BuildTFCoVRConfig, build_tfcovr.__doc__, words)
-        status = run_recipe(partial(run, build_tfcovr.main), config)
+        status = run_recipe(partial(run_build, build_tfcovr.main), config)
     except SystemExit as end:
         status = end.code
     error = capsys.readouterr().err

@@ -67,14 +67,16 @@ def asked_of(monkeypatch, verb, splits, folder, **options):
     for place in ("subtle.run.data", "subtle.mteb.data"):
         monkeypatch.setattr(importlib.import_module(place), "load_dataset", load)
     if verb == "evaluate_tfcovr":  # it loads its models first
-        monkeypatch.setattr(module, "prepared", lambda *_: [("model", None)])
-        monkeypatch.setattr(module, "evaluate", lambda _ready, config, *_: module.load_split(config, config.split))
+        monkeypatch.setattr(module, "prepared_systems", lambda *_: [("model", None)])
+        monkeypatch.setattr(
+            module, "evaluate_ranking", lambda _ready, config, *_: module.load_split(config, config.split)
+        )
     if verb == "ablate":  # as it does
         monkeypatch.setattr(module, "check_model_folder", lambda _: None)
     if verb == "evaluate_vcmr":
         monkeypatch.setattr(module, "make_features", lambda *_: None)
         monkeypatch.setattr(module, "trained_models", lambda _: [("model", folder)])
-        monkeypatch.setattr(module, "load_model", lambda _: torch.nn.Identity())
+        monkeypatch.setattr(module, "load_vcmr_model", lambda _: torch.nn.Identity())
         monkeypatch.setattr(module, "open_split", lambda _config, _model, _captions, split: asked.append(split))
     config = options_of(verb)(output_dir=str(folder / "out"), **MEASURING.get(verb, {}) | options)
     with contextlib.suppress(Exception, SystemExit):  # of rows that have nothing else

@@ -7,7 +7,7 @@ import av
 import pytest
 from colored_videos import write_colored_video
 
-from subtle.run.inline_video import encode_clip
+from subtle.run.inline_video import clip_data_url
 
 
 def write_video(path, seconds):
@@ -20,7 +20,7 @@ def write_video(path, seconds):
 )
 def test_an_encoded_clip_plays_at_the_speed_of_the_video(tmp_path, whole, span, seconds, shown):
     path = write_video(tmp_path / "video.mp4", whole)
-    url = encode_clip({"video": str(path), "start_seconds": span[0], "end_seconds": span[1]})
+    url = clip_data_url({"video": str(path), "start_seconds": span[0], "end_seconds": span[1]})
     with av.open(io.BytesIO(base64.b64decode(url.removeprefix("data:video/mp4;base64,")))) as container:
         frames = list(container.decode(video=0))
         assert float(container.duration / av.time_base) == pytest.approx(seconds, rel=0.02)
@@ -30,6 +30,6 @@ def test_an_encoded_clip_plays_at_the_speed_of_the_video(tmp_path, whole, span, 
 def test_a_clip_without_a_readable_video_or_a_valid_span_has_no_url(tmp_path):
     path = write_video(tmp_path / "video.mp4", 1)
     gone = {"video": str(tmp_path / "gone.mp4"), "start_seconds": None, "end_seconds": None}
-    assert encode_clip(gone) is None
-    assert encode_clip(gone | {"video": None}) is None
-    assert encode_clip({"video": str(path), "start_seconds": 1.0, "end_seconds": 1.0}) is None
+    assert clip_data_url(gone) is None
+    assert clip_data_url(gone | {"video": None}) is None
+    assert clip_data_url({"video": str(path), "start_seconds": 1.0, "end_seconds": 1.0}) is None

@@ -85,7 +85,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def no_wait(monkeypatch):
-    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.05)
 
 
 def files(folder):

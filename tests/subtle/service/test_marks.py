@@ -8,7 +8,7 @@ import pytest
 
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.marks import read_marks
-from subtle.service.marks import COLUMNS, Marks
+from subtle.service.marks import MARK_FIELDS, Marks
 from subtle.service.media import Footage
 from subtle.service.searching import Query
 
@@ -36,7 +36,7 @@ def test_a_mark_is_a_row_and_the_last_one_about_a_moment_counts(tmp_path):
     marks.set(None, "a dive", FOUND[1], True)
     asked = ["q.mp4", "1.250", "2.500", "with 2 turns"]
     assert rows_of(marks.path) == [
-        list(COLUMNS),
+        list(MARK_FIELDS),
         [*asked, "b.mp4", "0.000", "", "", "true"],
         [*asked, "a/one.mp4", "3.000", "4.250", FOUND[0]["label"], "false"],
         ["", "", "", "a dive", "b.mp4", "0.000", "", "", "true"],

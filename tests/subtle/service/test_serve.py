@@ -490,10 +490,10 @@ def test_with_no_index_the_miniature_is_indexed_once(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(serve.index_recipe, "run", asked.append)
     with pytest.raises(FileNotFoundError, match="there is no index outputs/index"):
-        serve.index_of(ServeConfig())
+        serve.served_index(ServeConfig())
     assert [(config.source, config.output) for config in asked] == [(None, "outputs/index")]
     (tmp_path / "outputs/index").mkdir(parents=True)
     (tmp_path / "outputs/index/results.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="outputs/index holds no index"):
-        serve.index_of(ServeConfig())
+        serve.served_index(ServeConfig())
     assert len(asked) == 1

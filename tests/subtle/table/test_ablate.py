@@ -15,7 +15,7 @@ from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.run.data import load_split
 from subtle.table import costs
-from subtle.table.ablate import STAGES, planned, train
+from subtle.table.ablate import STAGES, planned_runs, train
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import groups_of
 from subtle.table.rows import write_row
@@ -176,7 +176,7 @@ def test_equal_variations_are_trained_once(config, trainings):
 
 
 def test_a_trained_model_of_other_options_is_refused_with_a_flag_that_there_is(config):
-    (run, *_) = planned(config, read_variations(config.variations, STAGES))
+    (run, *_) = planned_runs(config, read_variations(config.variations, STAGES))
     write_json(Path(run.stage2.output_dir) / "results.json", {"config": {"seed": 7}})
     with pytest.raises(SystemExit, match="name another --output_dir, or delete this folder"):
         train(run)

@@ -26,7 +26,7 @@ from subtle.options import run_recipe
 from subtle.table import caption_texts
 from subtle.table.describe_and_rerank import RERANKED, RETRIEVED
 from subtle.table.options import DescribeAndRerankConfig
-from subtle.table.reranking import ClipImages, Pair, label_score, rerank, to_score
+from subtle.table.reranking import ClipImages, RankedCandidate, label_score, rerank, to_score
 from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.small_encoders import save_small
@@ -311,7 +311,7 @@ def test_a_clip_whose_video_is_missing_or_broken_is_named_and_keeps_its_place(ti
     ]
     clips = {row["clip_id"]: row for row in rows}
     query = {"query_id": "q", "query_clip_id": "query", "modification_text": "slower"}
-    pairs = [Pair(query, clips[name]) for name in ("lost", "broken", "whole")]
+    pairs = [RankedCandidate(query, clips[name]) for name in ("lost", "broken", "whole")]
     asked = [to_score(pair, ClipImages(clips, 2, 64)) for pair in pairs]
     outcomes = list(generate(RelevanceTask(), asked, DirectChat(answer)))
     assert [one.key for one in outcomes if isinstance(one, Rejection)] == ["q lost", "q broken"]

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from hf_models import AIMModel, AIMVideoProcessor
 from hf_models.encoders import load_encoder
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
-from subtle.embedding.loop import Work, read_clips
+from subtle.embedding.loop import Work, read_clip_frames
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
 from subtle.run.data import with_split
@@ -22,7 +22,7 @@ from subtle.table.embedding import Embedder
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import compose_queries
 from subtle.table.rows import read_rows
-from subtle.table.scoring import Benchmark
+from subtle.table.scoring import EvaluatedSplit
 from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
@@ -95,7 +95,7 @@ def test_languagebind_reads_from_the_first_frame_to_the_last_as_it_was_released(
     video = write_video(tmp_path / "video.mp4", 50)
     clip = {"clip_id": "a", "video": str(video), "start_seconds": None, "end_seconds": None}
     for encoder, numbers in ((LanguageBindEncoder, [0, 16, 32, 49]), (ImageEncoder, [5, 18, 30, 43])):
-        ((_, frames),) = read_clips([clip], 4, {}, Work(num_workers=0), spread=encoder.spread)
+        ((_, frames),) = read_clip_frames([clip], 4, {}, Work(num_workers=0), spread=encoder.spread)
         assert numbers_of(SimpleNamespace(frames=frames)) == numbers
 
 
@@ -114,11 +114,11 @@ def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):
 def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, options, tmp_path):
     """The mean of its stored halves would be of a target and of a query without a video."""
     encoder, work = load_encoder(factored_retriever), Work(num_workers=0)
-    benchmark = Benchmark.load(with_split(ZeroShotConfig(**options)))
+    benchmark = EvaluatedSplit.load(with_split(ZeroShotConfig(**options)))
     rows = benchmark.rows[:3]
     made = compose_queries("average", Embedder(encoder, tmp_path, work), rows, benchmark.clips.values())
     clips = [benchmark.clips[row["query_clip_id"]] for row in rows]
-    frames = dict(read_clips(clips, encoder.num_frames, {}, work))
+    frames = dict(read_clip_frames(clips, encoder.num_frames, {}, work))
     with torch.inference_mode():
         texts = [row["modification_text"] for row in rows]
         expected = encoder.encode_query([frames[row["query_clip_id"]] for row in rows], texts)

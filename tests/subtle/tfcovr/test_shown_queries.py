@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from subtle.tfcovr.shown_queries import clip_captions, clip_classes, label_names, name_targets
+from subtle.tfcovr.shown_queries import clip_captions, clip_classes, label_descriptions, name_targets
 
 CLIPS = pl.DataFrame(
     {
@@ -20,9 +20,9 @@ def test_a_clip_is_named_by_its_description_else_its_label_else_its_id():
 
 
 def test_labels_of_one_description_are_one_class_and_a_label_of_several_keeps_its_name():
-    assert label_names(CLIPS) == {"180": "ring leap", "216": "ring leap", "40": "switch leap", "7": "7"}
+    assert label_descriptions(CLIPS) == {"180": "ring leap", "216": "ring leap", "40": "switch leap", "7": "7"}
     undescribed = CLIPS.with_columns(description=pl.lit(None, pl.String))
-    assert label_names(undescribed) == {label: label for label in ("180", "216", "40", "7")}
+    assert label_descriptions(undescribed) == {label: label for label in ("180", "216", "40", "7")}
     assert list(clip_classes(CLIPS).values()) == ["ring leap", "ring leap", "switch leap", "7", "7", "f", "g"]
 
 

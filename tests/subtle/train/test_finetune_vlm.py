@@ -17,12 +17,12 @@ from trained_alike import assert_trained_alike, stopped_after
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.retrieval import ranked_ids, search
-from subtle.hub.model import prepare
+from subtle.hub.model import prepare_model
 from subtle.options import parse_config
 from subtle.train import finetune_vlm
 from subtle.train.finetune_vlm import FinetuneVLM
 from subtle.train.options import FinetuneVLMConfig
-from subtle.vlm.costs import estimate_run
+from subtle.vlm.costs import estimate_finetuning
 from subtle.vlm.models import TINY, make_tiny, read_checked_config
 from tests.fixtures.published_run import read_card
 
@@ -90,8 +90,8 @@ def test_what_was_trained_is_published_and_the_code_of_its_card_loads_it(one_con
     (tmp_path / "org").mkdir()
     (tmp_path / "org" / "base").symlink_to(config.model)
     with pytest.raises(ValueError, match=r"is an adapter of .*, which is not on the Hub"):
-        prepare(config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter")
-    prepare(config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter", base_repo="org/base")
+        prepare_model(config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter")
+    prepare_model(config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter", base_repo="org/base")
     card = read_card(tmp_path / "org" / "name")
     assert f"| map@50 |  | validation, texts | {measured:.4g} |" in card.text
     assert (card.data.base_model, card.data.base_model_relation) == ("org/base", "adapter")
@@ -178,7 +178,7 @@ def test_a_head_over_frozen_layers_learns_and_is_loaded_as_an_adapter(config, mo
 
 def test_the_cost_is_printed_before_anything_loads_and_counts_the_weights_that_train(config, monkeypatch, capsys):
     trained = FinetuneVLM(config).weights
-    cost = estimate_run(config, read_checked_config(config.model))
+    cost = estimate_finetuning(config, read_checked_config(config.model))
     assert cost.trained_parameters == sum(weight.numel() for weight in trained)
     capsys.readouterr()
     monkeypatch.setattr(finetune_vlm, "load_frozen", no_video)
@@ -186,9 +186,9 @@ def test_the_cost_is_printed_before_anything_loads_and_counts_the_weights_that_t
     printed = capsys.readouterr().out
     assert all(f"{name}:" in printed for name in ("download", "GPU memory", "trains", "work"))
     assert f"{cost.trained_parameters / 1e6:,.2f}M weights" in printed
-    larger = estimate_run(replace(config, chunk_size=10_000), read_checked_config(config.model))
+    larger = estimate_finetuning(replace(config, chunk_size=10_000), read_checked_config(config.model))
     assert larger.memory_bytes > cost.memory_bytes
-    assert estimate_run(replace(config, batch_size=512), read_checked_config(config.model)) == cost
+    assert estimate_finetuning(replace(config, batch_size=512), read_checked_config(config.model)) == cost
 
 
 def test_a_gpu_that_is_too_small_is_refused_before_loading(one_config, monkeypatch):

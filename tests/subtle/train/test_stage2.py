@@ -21,7 +21,7 @@ from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import run_recipe
 from subtle.run.accelerator import Stopped
-from subtle.tfcovr.batches import PIXELS, PairFrames, PixelSource
+from subtle.tfcovr.batches import PIXEL_INPUTS, PairFrames, PixelSource
 from subtle.train import stage2
 from subtle.train.stage2 import Stage2Config
 
@@ -250,12 +250,12 @@ def test_end_to_end_training_moves_the_encoders_and_validates_with_texts_in_batc
 
     def collated(pairs, items):
         batch = collate(pairs, items)
-        dtypes.update((name, batch[name].dtype) for name in PIXELS)
+        dtypes.update((name, batch[name].dtype) for name in PIXEL_INPUTS)
         return batch
 
     monkeypatch.setattr(PairFrames, "collate", collated)
     stage2.run(config)
-    assert dtypes == {(name, torch.uint8) for name in PIXELS}  # until they are on the device
+    assert dtypes == {(name, torch.uint8) for name in PIXEL_INPUTS}  # until they are on the device
     assert sizes
     assert max(sizes) > 1
     trained, start = weights(config.output_dir), load_file(Path(tiny["vision_model"]) / "model.safetensors")

@@ -15,7 +15,7 @@ from trained_alike import assert_same_weights, assert_trained_alike, stopped_aft
 from hf_datasets.comp.contrasts import Stacks
 from hf_datasets.video.pool import VideoReaderPool
 from hf_models.encoders import load_encoder
-from subtle.comp.data import load_clips
+from subtle.comp.data import clips_to_stack
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import Training, collate, run
@@ -194,7 +194,7 @@ def test_stacks_leave_nothing_on_the_disk(short_clips):
         return set(Path(datasets.config.HF_DATASETS_CACHE).rglob("cache-*"))
 
     before = cached()
-    clips, _ = load_clips(short_clips, "default", size=2)
+    clips, _ = clips_to_stack(short_clips, "default", size=2)
     assert len(list(Stacks(clips, size=2, seed=123_456))) == len(clips) // 2
     assert cached() == before
 

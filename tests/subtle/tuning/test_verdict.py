@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from subtle.tuning.verdict import CHANCE, compare, of_random_order, share_of_deals, verdict
+from subtle.tuning.verdict import CHANCE, compare_systems, of_random_order, share_of_deals, verdict
 
 
 def write_predictions(folder, name, ranked):
@@ -28,7 +28,7 @@ VIDEOS = {"a": "v0", "b": "v0", "c": "v1", "d": "v1", "e": "v1"}
 def test_each_system_has_its_map_and_the_gain_over_it(tmp_path):
     write_predictions(tmp_path, "tuned", ["ebcd", "eacd", "eabd", "eabc"])  # first everywhere
     write_predictions(tmp_path, "zero-shot-average", ["becd", "aecd", "eabd", "abec"])  # 1/2, 1/2, 1, 1/3
-    found = compare(tmp_path, ["tuned", "zero-shot average"], VIDEOS, gallery_size=5, cutoffs=(1, 5), seed=0)
+    found = compare_systems(tmp_path, ["tuned", "zero-shot average"], VIDEOS, gallery_size=5, cutoffs=(1, 5), seed=0)
     assert list(found) == ["tuned", "zero-shot average", CHANCE]
     assert found["tuned"]["map@5"] == 1.0
     assert found["tuned"]["gain@5"] == 0.0
@@ -58,7 +58,7 @@ def test_an_interval_needs_20_queries_of_5_videos(tmp_path, num_queries, num_vid
         rows = pl.DataFrame(table | {"ranked_clip_ids": [ranked] * num_queries})
         rows.write_parquet(tmp_path / "predictions" / name / "0.parquet")
     videos = {clip: f"v{number % num_videos}" for number, clip in enumerate([*LETTERS, "x", "y"])}
-    found = compare(tmp_path, ["tuned", "other"], videos, gallery_size=26, cutoffs=(5,), seed=0)
+    found = compare_systems(tmp_path, ["tuned", "other"], videos, gallery_size=26, cutoffs=(5,), seed=0)
     (_, said), (_, without) = (verdict(found, share, 5, num_queries, num_videos) for share in (0.001, 0.5))
     if (num_queries, num_videos) == (20, 5):
         assert found["other"]["gain@5_interval"] == pytest.approx([0.5, 0.5])
@@ -125,7 +125,7 @@ def drawn_run(folder, seed, *, signal):
         place.mkdir(parents=True)
         pl.DataFrame(table).write_parquet(place / "0.parquet")
     known = dict(zip(clips, videos, strict=True))
-    found = compare(folder, list(strength), known, gallery_size=40, cutoffs=(5,), seed=seed)
+    found = compare_systems(folder, list(strength), known, gallery_size=40, cutoffs=(5,), seed=seed)
     share = share_of_deals(pl.read_parquet(folder / "predictions/two-stage/0.parquet"), 5, seed)
     return verdict(found, share, 5, len(queries), 8)
 
