@@ -7,20 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from colored_videos import write_colored_video
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    PreTrainedTokenizerFast,
-    Siglip2Config,
-    Siglip2ImageProcessor,
-    Siglip2Model,
-    Siglip2Processor,
-    SiglipConfig,
-    SiglipImageProcessor,
-    SiglipModel,
-    SiglipProcessor,
-)
+from small_encoders import save_small, siglip, siglip_2
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
@@ -30,44 +18,7 @@ from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 
-SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
-WORDS = ["<pad>", "<unk>", "</s>", "show", "red", "green"]
-LONGEST = 16
-
-
-def saved(folder, model, processor):
-    torch.manual_seed(0)
-    for weight in model.parameters():
-        if weight.ndim > 1:
-            torch.nn.init.normal_(weight, std=0.5)
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return str(folder)
-
-
-def tokenizer():
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
-    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=LONGEST, **special)
-
-
-TEXT = {**SMALL, "vocab_size": 8, "max_position_embeddings": LONGEST, "eos_token_id": 2, "pad_token_id": 0}
-
-
-def siglip(folder, tiny):
-    config = SiglipConfig(text_config=TEXT, vision_config={**SMALL, "image_size": 16, "patch_size": 8})
-    images = SiglipImageProcessor(size={"height": 16, "width": 16})
-    return saved(folder, SiglipModel(config), SiglipProcessor(images, tokenizer()))
-
-
-def siglip_2(folder, tiny):
-    vision = {**SMALL, "num_patches": 4, "patch_size": 8}
-    config = Siglip2Config(text_config={**TEXT, "projection_size": 16}, vision_config=vision)
-    images = Siglip2ImageProcessor(patch_size=8, max_num_patches=4)
-    return saved(folder, Siglip2Model(config), Siglip2Processor(images, tokenizer()))
 
 
 def sentence_transformers(folder, tiny):
@@ -85,8 +36,8 @@ ENCODERS = {
     "CLIP": lambda folder, tiny: MINIATURE_CLIP,
     "VidCLIP": lambda folder, tiny: MINIATURE_VIDCLIP,
     "AIM": lambda folder, tiny: tiny["vision_model"],
-    "SigLIP": siglip,
-    "SigLIP 2": siglip_2,
+    "SigLIP": lambda folder, tiny: save_small(siglip, folder),
+    "SigLIP 2": lambda folder, tiny: save_small(siglip_2, folder),
     "sentence-transformers": sentence_transformers,
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from datasets import Dataset
+from small_datasets import write_dataset
 from small_footage import SECONDS, footage_in, loaded_once, shortlist
 from torch.nn import functional as F
 
@@ -31,14 +31,6 @@ from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.shared_config import MomentDataConfig
 
 CLIP_SECONDS = 0.5
-CARD = """---
-configs:
-- config_name: mini
-  data_files: [{split: test, path: mini/test.parquet}]
-- config_name: mini-videos
-  data_files: [{split: test, path: mini-videos/test.parquet}]
----
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +48,7 @@ def trained(footage, tiny, tmp_path_factory):
     ]
     row = {"desc_id": 0, "video_id": "0", "duration_seconds": 11.0, "start_seconds": 0.0, "end_seconds": 2.0}
     row |= {"coarse_caption": "show", "fine_caption": "show red", "fine_caption_score": None}
-    Dataset.from_list(videos).to_parquet(root / "data/mini-videos/test.parquet")
-    Dataset.from_list([row]).to_parquet(root / "data/mini/test.parquet")
-    (root / "data/README.md").write_text(CARD)
+    write_dataset(root / "data", {"mini": {"test": [row]}, "mini-videos": {"test": videos}})
     clip = tiny["vision_model"].replace("aim", "clip")
     shutil.copytree(clip, root / "clip")
     embed(
