@@ -55,19 +55,16 @@ def moments(tmp_path_factory):
     return str(write_dataset(root / "data", {"mini": {"test": rows}, "mini-videos": {"test": videos}}))
 
 
+def embed_config(tiny, dataset, folder, **options):
+    """How moments are embedded in this process by the tiny CLIP."""
+    models = {"vision_model": tiny["vision_model"].replace("aim", "clip"), "text_model": tiny["text_model"]}
+    options = {**models, "num_workers": 0, "device": "cpu", **options}
+    return EmbedMomentsConfig(dataset=str(dataset), output_dir=str(folder), **options)
+
+
 @pytest.fixture
 def config(moments, tiny, tmp_path):
-    clip = tiny["vision_model"].replace("aim", "clip")
-    return EmbedMomentsConfig(
-        dataset=moments,
-        vision_model=clip,
-        text_model=tiny["text_model"],
-        clip_seconds=1.0,
-        output_dir=str(tmp_path / "features"),
-        num_workers=0,
-        shard_size=1,
-        device="cpu",
-    )
+    return embed_config(tiny, moments, tmp_path / "features", clip_seconds=1.0, shard_size=1)
 
 
 def test_features_are_one_vector_per_second_and_per_token(config, tmp_path):
