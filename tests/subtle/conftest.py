@@ -63,13 +63,13 @@ def save_spread(model, folder):
     model.save_pretrained(folder)
 
 
-def save_aim(folder, **options):
+def save_aim(folder, num_frames=4, **options):
     from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 
     torch.manual_seed(0)
-    config = AIMConfig(num_frames=4, image_size=16, patch_size=8, **options, **SMALL)
+    config = AIMConfig(num_frames=num_frames, image_size=16, patch_size=8, **options, **SMALL)
     save_spread(AIMForVideoClassification(config), folder)
-    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(folder)
+    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=num_frames).save_pretrained(folder)
 
 
 def embed(arguments, folder):
@@ -99,12 +99,7 @@ def tiny(tmp_path_factory):
     clip = CLIPConfig(vision_config={"image_size": 16, "patch_size": 8, **small}, text_config=small, projection_dim=16)
     save_spread(CLIPModel(clip), root / "clip")
     CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(root / "clip")
-    return {
-        "dataset": str(data),
-        "vision_model": str(root / "aim"),
-        "text_model": str(root / "text"),
-        "num_workers": 0,
-    }
+    return {"dataset": str(data), "vision_model": str(root / "aim"), "text_model": str(root / "text"), "num_workers": 0}
 
 
 @pytest.fixture(scope="session")
@@ -181,11 +176,7 @@ def tiny_comp(tmp_path_factory):
     tokenizer.train_from_iterator([clip["caption"].lower() for clip in clips["train"]], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        eos_token="</s>",
-        model_max_length=40,
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", model_max_length=40
     )
     text = {**SMALL, "vocab_size": len(fast), "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
     text["max_position_embeddings"] = 40
