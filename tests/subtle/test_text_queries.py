@@ -149,15 +149,17 @@ def test_an_approximate_search_needs_an_approximate_index(indexed):
 
 def test_a_model_that_has_changed_is_loaded_and_refused(indexed):
     index, model, _ = indexed
+    asked = SearchConfig(index=index.path, text="a vault", device="cpu")
     name = Path(model.name, "processor_config.json")
     content = name.read_text()
     name.write_text(json.dumps(json.loads(content) | {"number_words": True}))
     try:
         assert text_query(model, "a vault") is None
         with pytest.raises(ModelChangedError, match="has changed since it made the vectors"):
-            search.find(SearchConfig(index=index.path, text="a vault", device="cpu"))
+            search.find(asked)
     finally:
         name.write_text(content)
+    assert search.find(asked)  # its file is newer, with the same content
 
 
 def test_a_model_of_the_hub_is_known_by_its_commit(indexed, monkeypatch):
