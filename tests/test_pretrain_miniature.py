@@ -35,18 +35,9 @@ from subtle.run.model_folders import MINIATURE_VIDCLIP
 from subtle.tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
 
 SHIPPED = Path(__file__).parents[1] / "recipes/weights/miniature-clip"
+TOWERS = {"hidden_size": 32, "num_layers": 3, "num_heads": 2, "text_hidden_size": 16, "text_layers": 1}
 TINY = PretrainConfig(
-    hidden_size=32,
-    num_layers=3,
-    num_heads=2,
-    text_hidden_size=16,
-    text_layers=1,
-    projection_dim=16,
-    vocab_size=400,
-    steps=30,
-    batch_size=24,
-    text_batch_size=8,
-    num_workers=1,
+    **TOWERS, projection_dim=16, vocab_size=400, steps=30, batch_size=24, text_batch_size=8, num_workers=1
 )
 
 
@@ -186,10 +177,7 @@ def test_the_shipped_adapters_classify_unseen_clips_and_need_their_order(stills)
 
 @torch.inference_mode()
 def test_the_shipped_vidclip_has_the_clips_tower_and_matches_captions_with_unseen_clips(stills):
-    model, processor = (
-        AutoModel.from_pretrained(MINIATURE_VIDCLIP),
-        AutoProcessor.from_pretrained(MINIATURE_VIDCLIP),
-    )
+    model, processor = (AutoModel.from_pretrained(MINIATURE_VIDCLIP), AutoProcessor.from_pretrained(MINIATURE_VIDCLIP))
     clip = CLIPModel.from_pretrained(SHIPPED)
     for name, weight in clip.vision_model.state_dict().items():
         assert torch.equal(model.vision_model.state_dict()[name], weight)

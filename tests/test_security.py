@@ -116,7 +116,7 @@ PROMISES = {
         "tests/subtle/service/test_api.py::test_others_need_the_token_and_too_many_requests_wait",
     ],
     "they name moments by id and send clips, never paths, and get no path of this machine back": [
-        "tests/subtle/service/test_api.py::test_what_cannot_be_is_a_problem_that_names_no_path",
+        "tests/subtle/service/test_api.py::test_what_cannot_be_is_a_problem_that_names_no_path"
     ],
     "requests are limited in size, time and number": [
         "tests/subtle/service/test_api.py::test_what_is_no_request_of_ours_is_refused",

@@ -1,3 +1,4 @@
+# ruff: noqa: F401 fixtures of other files
 """Tiny data for every recipe."""
 
 from tests.hostile.full_disk import small_disk
@@ -9,18 +10,3 @@ from tests.subtle.footage.test_tune import myclips as tuning_clips
 from tests.subtle.train.test_noise_evaluator import build as built_moments
 from tests.subtle.train.test_noise_evaluator import clip as text_clip
 from tests.subtle.train.test_vcmr import data as moment_features
-
-__all__ = [
-    "built_moments",
-    "caches",
-    "embedded",
-    "moment_features",
-    "moments",
-    "small_disk",
-    "text_clip",
-    "tiny",
-    "tiny_comp",
-    "trained_models",
-    "tuning_base",
-    "tuning_clips",
-]

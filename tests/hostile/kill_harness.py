@@ -71,8 +71,6 @@ class Report:
     kills: Counter = field(default_factory=Counter)
     chains: int = 0
     faults: list[str] = field(default_factory=list)
-    slowest_end_seconds: float = 0.0
-    seconds: tuple[float, float] = (0.0, 0.0)  # of the imports and of the work of an uninterrupted run
 
     def row(self) -> dict[str, Any]:
         """What the seed decides, so the same in every run."""
@@ -80,12 +78,6 @@ class Report:
         return {"recipe": self.name, "kills": sum(by_signal.values()), **by_signal, "in groups": self.kills["group"],
                 "in imports": self.kills["import"], "resumed": self.chains, "escapes": len(self.faults),
                 "equal": "no" if self.faults else "yes"}  # fmt: skip
-
-    def times(self) -> dict[str, str]:
-        """What the machine decides."""
-        imports, work = self.seconds
-        return {"recipe": self.name, "imports": f"{imports:.1f} s", "work": f"{work:.1f} s",
-                "last process gone after": f"{self.slowest_end_seconds:.1f} s"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -251,7 +243,6 @@ def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
     status = run.process.wait()
     while (left := living(run.token)) and time.monotonic() - struck < GRACE_SECONDS:
         time.sleep(0.02)
-    report.slowest_end_seconds = max(report.slowest_end_seconds, time.monotonic() - struck)
     if left:
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:200] for pid in left]
         faults.append(f"{strike} left processes behind: {commands}")
@@ -349,7 +340,6 @@ def hunt(job: Job, root: Path, kills: int, seed_of_all: int = 0, at_once: int = 
     seconds = imports, time.monotonic() - whole.start - imports
     expected = job.outcome(root / "whole" / "out")
     assert expected, f"{job.name} left nothing to compare"
-    report.seconds = seconds
 
     def one(number: int, kills: int) -> None:
         seed, late = f"{job.name} {seed_of_all} {number}", [0] * kills

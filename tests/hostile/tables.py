@@ -64,14 +64,13 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-    outcomes, kills, times = ([row for _, row in noted(name)] for name in ("outcomes", "kills", "times"))
+    outcomes, kills = ([row for _, row in noted(name)] for name in ("outcomes", "kills"))
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "outcomes": (outcomes, f"{sum(row['tried'] for row in outcomes):,} tried"),
         "kills": (kills, f"{sum(row['kills'] for row in kills):,} kills"),
-        "times, which differ from run to run": (times, ""),
     }
     for title, (rows, total) in sections.items():
         if rows:
             terminalreporter.section(title)
-            terminalreporter.write_line(f"{table(rows)}\n{total}".rstrip())
+            terminalreporter.write_line(f"{table(rows)}\n{total}")

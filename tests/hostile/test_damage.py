@@ -17,6 +17,7 @@ import torch
 from colored_videos import write_colored_video
 from mutations import mutated_text, mutated_value
 from odd_values import LONG_RUN
+from small_index import index_config
 
 from hf_datasets.sources.mteb_layout import read_mteb_layout
 from hf_models.feature_store import FeatureStore
@@ -52,6 +53,7 @@ CHANGES, INDEXED = (
     int(os.environ.get(f"HOSTILE_INDEX_{what}", most)) for what, most in (("CHANGES", "200"), ("VIDEOS", "60"))
 )
 SEARCHES = 2000
+WINDOWS = {"window_seconds": 1.0, "stride_seconds": 0.5}
 
 
 @contextmanager
@@ -183,8 +185,7 @@ def test_an_index_that_changes_and_is_cut_again_and_again_holds_what_its_folder_
     now = {f"{number}.mp4": dice.randrange(10) for number in range(INDEXED)}
     for name, content in now.items():
         (folder / name).write_bytes(contents[content])
-    config = index.IndexConfig(source=str(folder), output=str(tmp_path / "index"), model=tiny["vision_model"],
-                               window_seconds=1.0, stride_seconds=0.5, num_workers=0, device="cpu")  # fmt: skip
+    config = index_config(folder, tmp_path / "index", tiny["vision_model"], **WINDOWS)
     encoder = index.load_model(config)
     monkeypatch.setattr(index, "load_model", lambda _: encoder)
     assert run_recipe(index.main, config) == 0
@@ -228,8 +229,7 @@ def test_searches_in_one_process_keep_memory_and_descriptors_level(tiny, tmp_pat
     folder.mkdir()
     for seed in range(8):
         write_colored_video(folder / f"{seed}.mp4", [(30 * seed, 80, 120)] * 3, seed=seed)
-    config = index.IndexConfig(source=str(folder), output=str(tmp_path / "index"), model=tiny["vision_model"],
-                               window_seconds=1.0, stride_seconds=0.5, num_workers=0, device="cpu")  # fmt: skip
+    config = index_config(folder, tmp_path / "index", tiny["vision_model"], **WINDOWS)
     assert run_recipe(index.main, config) == 0
     opened, process = MomentIndex(config.output), psutil.Process()
     model, generator, used = opened.active, np.random.default_rng(0), []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from colored_videos import write_colored_video
+from small_index import index_config
 
 from subtle.footage import engines, index
 from subtle.options import run_recipe
@@ -84,8 +85,8 @@ def reader(tmp_path_factory):
 
 
 def config_of(tiny, source, output, **others):
-    options = {"window_seconds": 1.0, "stride_seconds": 0.5, "batch_size": 4, "device": "cpu", **others}
-    return index.IndexConfig(source=str(source), output=str(output), model=tiny["vision_model"], **options)
+    options = {"window_seconds": 1.0, "stride_seconds": 0.5, "batch_size": 4, **others}
+    return index_config(source, output, tiny["vision_model"], **options)
 
 
 def test_a_fifth_of_hostile_files_is_named_and_all_others_are_indexed(tiny, reader, tmp_path, monkeypatch, capsys):

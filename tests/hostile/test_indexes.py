@@ -36,17 +36,8 @@ INDEXES, TABLES = LONG_RUN // 4, LONG_RUN // 40
 SECONDS = 30
 STRINGS = [
     *(None, "", " ", "a\0b", "\x1b[31m", "../../etc/passwd", "/etc/passwd", "/", ".", "x" * 100_000, "[]", "{}"),
-    *(
-        "null",
-        "1",
-        "{",
-        "[" * 50_000,
-        '{"files": 3}',
-        '{"num_frames": -1}',
-        '{"num_frames": 1e99}',
-        "\u202e",
-        "s3://a/b",
-    ),
+    *("null", "1", "{", "[" * 50_000, '{"files": 3}', '{"num_frames": -1}', '{"num_frames": 1e99}'),
+    *("\u202e", "s3://a/b"),
     *("first/one.mp4", "first/ONE.mp4", "owner/model", "'; --", "\r\n", '"', "indexed", "quarantined"),
 ]
 FLOATS = [None, float("nan"), float("inf"), -float("inf"), -1.0, -0.0, 0.0, 1e-300, 1e300, 1e7, 3.0]

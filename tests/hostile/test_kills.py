@@ -340,7 +340,6 @@ def test_a_killed_and_resumed_run_ends_as_one_that_was_not_killed(name, request,
     kills = min(KILLS, MOST_KILLS.get(name, KILLS))
     report = hunt(job, tmp_path, kills, SEED)
     record_property("kills", report.row())
-    record_property("times", report.times())
     assert not report.faults, "\n\n".join(report.faults)
     assert report.row()["kills"] == kills
 

@@ -1,30 +1,23 @@
 """A thousand videos of which a fifth is damaged, hangs or kills its reader: all are named, the rest is as ever."""
 
 import json
-import os
 import sys
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
+import psutil
 import pytest
 import torch
+from colored_videos import write_colored_video
 from datasets import Dataset
+from small_datasets import write_dataset
 
 from hf_datasets.video.pool import VideoReaderPool
 from hf_models.feature_store import FeatureStore
 from subtle.embedding import embed_clips
 from tests.hf_datasets.video.test_pool import HOSTILE_READER
-from tests.subtle.conftest import CLIP_FEATURES, write_video
+from tests.subtle.conftest import CLIP_FEATURES
 
-CARD = """---
-configs:
-- config_name: mini
-  data_files: [{split: test, path: mini/test.parquet}]
-- config_name: mini-clips
-  data_files: [{split: test, path: mini-clips/test.parquet}]
----
-"""
 VIDEOS, DISTINCT = 1000, 24
 # Each that hangs costs two time limits: one in its turn, one alone at the end.
 BAD = {"hang": 4, "crash": 56, "leave": 40, "segfault": 40, "text": 30, "absent": 30}
@@ -43,10 +36,10 @@ def names():
 @pytest.fixture
 def data(tiny, tmp_path):
     """The names as hard links to a few distinct videos, and a dataset of them."""
-    folder = tmp_path / "many"
     (tmp_path / "videos").mkdir()
     for number in range(DISTINCT):
-        write_video(tmp_path / f"{number}.mp4", (10 * number, 250 - 10 * number, 7 * number), number)
+        color = (10 * number, 250 - 10 * number, 7 * number)
+        write_colored_video(tmp_path / f"{number}.mp4", [color], seed=number)
     clips = []
     for number, name in enumerate(names()):
         path = tmp_path / "videos" / f"{name}.mp4"
@@ -56,11 +49,9 @@ def data(tiny, tmp_path):
             path.hardlink_to(tmp_path / f"{number % DISTINCT}.mp4")
         clip = dict.fromkeys(CLIP_FEATURES) | {"clip_id": name, "video": str(path), "label": "red", "split": "test"}
         clips.append(clip)
-    Dataset.from_list(clips, CLIP_FEATURES).to_parquet(folder / "mini-clips" / "test.parquet")
-    (folder / "mini").mkdir()
-    Dataset.from_parquet(f"{tiny['dataset']}/mini/test.parquet").to_parquet(folder / "mini" / "test.parquet")
-    (folder / "README.md").write_text(CARD)
-    return folder
+    queries = Dataset.from_parquet(f"{tiny['dataset']}/mini/test.parquet")
+    rows = Dataset.from_list(clips, CLIP_FEATURES)
+    return write_dataset(tmp_path / "many", {"mini": {"test": queries}, "mini-clips": {"test": rows}})
 
 
 @pytest.fixture
@@ -74,20 +65,15 @@ def hostile_reader(tmp_path, monkeypatch):
     del sys.modules["hostile_reader_of_many"]
 
 
-def memory_megabytes():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much memory is used")
 def test_a_thousand_videos_of_which_200_are_bad_are_encoded_and_named(
     data, tiny, hostile_reader, tmp_path, monkeypatch
 ):
-    used = []
+    used, process = [], psutil.Process()
 
     class Watched(VideoReaderPool):
         def read(self, requests):
             for answer in super().read(requests):
-                used.append(memory_megabytes())
+                used.append(process.memory_info().rss / 2**20)
                 yield answer
 
     options = {**tiny, "dataset": str(data), "splits": ["test"], "num_workers": 2, "device": "cpu"}

@@ -28,44 +28,29 @@ def runs(tiny, embedded, tiny_comp, moment_features, moments, monkeypatch, tmp_p
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     clip = str(Path(tiny["vision_model"]).parent / "clip")
     spans = {"min_clips": 1, "max_clips": 4, "max_video_clips": 12, "nms_threshold": 0.5}
+    features_of_moments = {"dataset": str(moment_features), "features": f"{moment_features}/features"}
+    steps = {"num_frames": 4, "epochs": 1, "batch_size": 4, "num_workers": 1, "checkpoint_steps": 2}
     configs = {
-        "stage1": stage1.Stage1Config(
-            dataset=tiny["dataset"],
-            base=clip,
-            num_frames=4,
-            epochs=1,
-            batch_size=4,
-            num_workers=1,
-            checkpoint_steps=2,
-            cache_dir=str(tmp_path / "frames"),
-        ),
+        "stage1": stage1.Stage1Config(dataset=tiny["dataset"], base=clip, cache_dir=str(tmp_path / "frames"), **steps),
         "stage2": stage2.Stage2Config(
             **tiny, embeddings=embedded, projection_dim=16, fusion_hidden_dim=32, epochs=2, checkpoint_steps=1
         ),
         "vidclip": vidclip.VidCLIPRunConfig(**tiny_comp, num_frames=4, epochs=1, batch_size=8, checkpoint_steps=1),
-        "vcmr": vcmr.VCMRConfig(
-            dataset=str(moment_features),
-            features=f"{moment_features}/features",
-            **spans,
-            epochs=2,
-            batch_size=50,
-            checkpoint_steps=1,
-        ),
+        "vcmr": vcmr.VCMRConfig(**features_of_moments, **spans, epochs=2, batch_size=50, checkpoint_steps=1),
         "embed_clips": embed_clips.EmbedConfig(**tiny, batch_size=4, shard_size=4),
         "embed_moments": embed_moments.EmbedMomentsConfig(
             dataset=moments, vision_model=clip, text_model=tiny["text_model"], num_workers=0, shard_size=1
         ),
     }
-    outcomes = {"embed_clips": embeddings, "embed_moments": features}
-    modules = {"stage1": stage1, "stage2": stage2, "vidclip": vidclip, "vcmr": vcmr, "embed_clips": embed_clips}
-    modules["embed_moments"] = embed_moments
     return {
-        name: (modules[name].main, replace(one, device="cpu"), outcomes.get(name, trained))
+        name: (RECIPES[name].main, replace(one, device="cpu"), OUTCOMES.get(name, trained))
         for name, one in configs.items()
     }
 
 
-RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "embed_clips", "embed_moments")
+RECIPES = {"stage1": stage1, "stage2": stage2, "vidclip": vidclip, "vcmr": vcmr}
+RECIPES |= {"embed_clips": embed_clips, "embed_moments": embed_moments}
+OUTCOMES = {"embed_clips": embeddings, "embed_moments": features}
 
 
 @pytest.mark.parametrize("name", RECIPES)

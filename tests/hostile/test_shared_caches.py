@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
+from colored_videos import write_colored_video
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation import cache as answer_cache
@@ -24,7 +25,7 @@ from tests.fixtures.verbs import typed
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
-from tests.subtle.conftest import LABELS, write_video
+from tests.subtle.conftest import LABELS
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(900)]
 PROCESSES = 3
@@ -59,7 +60,7 @@ def test_processes_that_decode_the_same_clips_at_once_find_the_frames_of_one(tmp
     clips = []
     for number in range(24):
         path = tmp_path / f"{number}.mp4"
-        write_video(path, list(LABELS.values())[number % 4], number)
+        write_colored_video(path, [list(LABELS.values())[number % 4]], seed=number)
         clips.append({"clip_id": str(number), "video": str(path), "start_seconds": None, "end_seconds": None})
     (tmp_path / "7.mp4").write_text("no video")
     alone = FrameCache(tmp_path / "alone", clips, 4, (16, 16), num_workers=1, also=2)

@@ -1,29 +1,15 @@
 """A tiny TF-CoVR with its videos and two tiny encoders, so that the recipes run in seconds and offline."""
 
-import av
-import numpy as np
 import pytest
 import torch
+from colored_videos import write_colored_video
 from datasets import Dataset, Features, List, Value
+from small_datasets import write_dataset
 from transformers import BertConfig, BertModel, BertTokenizerFast, CLIPConfig, CLIPImageProcessor, CLIPModel
 
 LABELS = {"red": (250, 20, 20), "green": (20, 250, 20), "blue": (20, 20, 250), "grey": (120, 120, 120)}
 CLIPS_PER_SPLIT = {"train": 4, "validation": 2, "test": 3}
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-CARD = """---
-configs:
-- config_name: mini
-  data_files:
-  - {split: train, path: mini/train.parquet}
-  - {split: validation, path: mini/validation.parquet}
-  - {split: test, path: mini/test.parquet}
-- config_name: mini-clips
-  data_files:
-  - {split: train, path: mini-clips/train.parquet}
-  - {split: validation, path: mini-clips/validation.parquet}
-  - {split: test, path: mini-clips/test.parquet}
----
-"""
 CLIP_FEATURES = Features(
     {name: Value("string") for name in ("clip_id", "video_id", "video", "label", "description", "split")}
     | {name: Value("float64") for name in ("start_seconds", "end_seconds")}
@@ -32,23 +18,12 @@ QUERY_TEXTS = ("query_id", "query_clip_id", "query_label", "modification_text", 
 QUERY_FEATURES = Features({name: Value("string") for name in QUERY_TEXTS} | {"target_clip_ids": List(Value("string"))})
 
 
-def write_video(path, color, seed):
-    """Eight 32 x 32 frames of one color with a little noise."""
-    noise = np.random.default_rng(seed).integers(-15, 15, size=(8, 32, 32, 3))
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=8)
-        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
-        for frame in np.clip(np.array(color) + noise, 0, 255).astype(np.uint8):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
-
-
 def make_clips(folder, split):
     for label, color in LABELS.items():
         for number in range(CLIPS_PER_SPLIT[split]):
             clip_id = f"{split}-{label}-{number}"
             path = folder / f"{clip_id}.mp4"
-            write_video(path, color, len(clip_id) + number)
+            write_colored_video(path, [color], seed=len(clip_id) + number)
             yield {
                 "clip_id": clip_id,
                 "video_id": clip_id,
@@ -88,13 +63,13 @@ def save_spread(model, folder):
     model.save_pretrained(folder)
 
 
-def save_aim(folder, **options):
+def save_aim(folder, num_frames=4, **options):
     from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 
     torch.manual_seed(0)
-    config = AIMConfig(num_frames=4, image_size=16, patch_size=8, **options, **SMALL)
+    config = AIMConfig(num_frames=num_frames, image_size=16, patch_size=8, **options, **SMALL)
     save_spread(AIMForVideoClassification(config), folder)
-    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(folder)
+    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=num_frames).save_pretrained(folder)
 
 
 def embed(arguments, folder):
@@ -110,12 +85,12 @@ def tiny(tmp_path_factory):
     root = tmp_path_factory.mktemp("tiny")
     videos, data = root / "videos", root / "data"
     videos.mkdir()
+    tables = {"mini": {}, "mini-clips": {}}
     for split in CLIPS_PER_SPLIT:
         clips = list(make_clips(videos, split))
-        Dataset.from_list(clips, CLIP_FEATURES).to_parquet(data / "mini-clips" / f"{split}.parquet")
-        queries = list(make_queries(clips, split))
-        Dataset.from_list(queries, QUERY_FEATURES).to_parquet(data / "mini" / f"{split}.parquet")
-    (data / "README.md").write_text(CARD)
+        tables["mini-clips"][split] = Dataset.from_list(clips, CLIP_FEATURES)
+        tables["mini"][split] = Dataset.from_list(list(make_queries(clips, split)), QUERY_FEATURES)
+    write_dataset(data, tables)
     save_aim(root / "aim")
     (root / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", *LABELS]))
     save_spread(BertModel(BertConfig(vocab_size=10, **SMALL)), root / "text")
@@ -124,12 +99,7 @@ def tiny(tmp_path_factory):
     clip = CLIPConfig(vision_config={"image_size": 16, "patch_size": 8, **small}, text_config=small, projection_dim=16)
     save_spread(CLIPModel(clip), root / "clip")
     CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(root / "clip")
-    return {
-        "dataset": str(data),
-        "vision_model": str(root / "aim"),
-        "text_model": str(root / "text"),
-        "num_workers": 0,
-    }
+    return {"dataset": str(data), "vision_model": str(root / "aim"), "text_model": str(root / "text"), "num_workers": 0}
 
 
 @pytest.fixture(scope="session")
@@ -206,11 +176,7 @@ def tiny_comp(tmp_path_factory):
     tokenizer.train_from_iterator([clip["caption"].lower() for clip in clips["train"]], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        eos_token="</s>",
-        model_max_length=40,
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", model_max_length=40
     )
     text = {**SMALL, "vocab_size": len(fast), "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
     text["max_position_embeddings"] = 40

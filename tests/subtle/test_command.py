@@ -35,14 +35,6 @@ def call(monkeypatch, capsys):
     return answer
 
 
-def run(*words, folder=ROOT, **options):
-    """What the command answers in a process of its own, from the checkout: status, output, errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "subtle", *words], cwd=folder, capture_output=True, text=True, check=False, **options
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_every_script_is_listed_with_its_first_sentence(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     verbs = [verb for group in cli.VERBS.values() for verb in group]
@@ -105,12 +97,6 @@ def test_a_mistake_is_one_line_with_what_is_allowed(call, words, message):
     assert re.match(f"error: .*{message}", errors), errors
 
 
-def test_a_missing_module_of_the_extra_is_named_with_the_command_that_installs_it(call, monkeypatch):
-    monkeypatch.setattr(commands, "EXTRA", ("rich", "no_such_module"))
-    message = "no_such_module: not installed; run: pip install 'subtle-video[recipes]'\n"
-    assert call("stage2") == (2, "", f"error: {message}")
-
-
 def test_a_script_without_the_extra_is_one_line_too():
     lines = (
         "import sys, runpy",
@@ -129,16 +115,6 @@ def test_the_extra_has_the_modules_that_the_command_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = project["optional-dependencies"]["recipes"]
     assert sorted(Requirement(line).name.replace("-", "_") for line in extra) == sorted(commands.EXTRA)
-
-
-def test_a_recipe_runs_as_python_runs_it(tmp_path):
-    help_ = run("stage2", "--help", folder=tmp_path)
-    assert help_[0] == 0
-    assert help_[1].startswith("usage: subtle stage2 [FILE.yaml ...]")
-    assert "    accelerate launch $(subtle path stage2)\n" in help_[1]
-    status, shown, errors = run("stage2", "--epoch", "3", folder=tmp_path)
-    assert (status, shown) == (2, "")
-    assert errors == "error: there is no flag --epoch; did you mean --epochs?\n"
 
 
 def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_path, monkeypatch):

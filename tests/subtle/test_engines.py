@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from colored_videos import write_colored_video
+from small_index import index_config
 
 from hf_models.feature_store import FeatureStore
 from hf_models.index.store import MomentIndex
@@ -20,12 +21,11 @@ from subtle.embedding.embed_clips import EmbedConfig
 from subtle.engines import Actors, actors_of
 from subtle.footage import engines as indexing_engines
 from subtle.footage import index, planning, reading
-from subtle.footage.options import IndexConfig
 from subtle.options import run_recipe
 from subtle.run import shards
 from subtle.run.shared_config import ActorConfig
 from subtle.tfcovr import clip_embeddings
-from tests.subtle.embedding.test_embed_moments import moments  # noqa: F401 a fixture
+from tests.subtle.embedding.test_embed_moments import embed_config, moments  # noqa: F401 a fixture
 
 RED, GREEN, BLUE = (250, 20, 20), (20, 250, 20), (20, 20, 250)
 
@@ -63,16 +63,8 @@ def footage(tmp_path, monkeypatch):
 
 @pytest.fixture
 def config(footage, tmp_path, tiny):
-    return IndexConfig(
-        source=str(footage),
-        output=str(tmp_path / "local"),
-        model=tiny["vision_model"],
-        window_seconds=1.0,
-        stride_seconds=0.5,
-        batch_size=2,
-        num_workers=0,
-        device="cpu",
-    )
+    windows = {"window_seconds": 1.0, "stride_seconds": 0.5, "batch_size": 2}
+    return index_config(footage, tmp_path / "local", tiny["vision_model"], **windows)
 
 
 def contents(path):
@@ -154,16 +146,7 @@ def test_workers_give_the_same_embeddings_and_the_same_failures(tiny, embedded, 
 
 
 def test_workers_give_the_same_features_second_by_second(moments, tiny, tmp_path, without_ray):  # noqa: F811
-    config = embed_moments.EmbedMomentsConfig(
-        dataset=moments,
-        vision_model=tiny["vision_model"].replace("aim", "clip"),
-        text_model=tiny["text_model"],
-        clip_seconds=1.0,
-        output_dir=str(tmp_path / "local"),
-        num_workers=0,
-        shard_size=2,
-        device="cpu",
-    )
+    config = embed_config(tiny, moments, tmp_path / "local", clip_seconds=1.0, shard_size=2)
     coverage = embed_moments.run(config)
     config.engine, config.output_dir = "ray", str(tmp_path / "ray")
     assert embed_moments.run(config) == coverage

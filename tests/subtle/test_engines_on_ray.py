@@ -12,8 +12,8 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -83,24 +83,14 @@ def on_ray(config, tmp_path):
 
 def actors():
     """The processes of actors, of this process's cluster."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            name, parents = (folder / "cmdline").read_bytes(), ancestors(folder.name)
-        except OSError:
-            continue
-        if name.startswith(b"ray::MapWorker") and os.getpid() in parents:
-            found.append(int(folder.name))
-    return found
+    mine = {one.pid for one in psutil.Process().children(recursive=True)}
+    return [pid for pid, line in command_lines() if pid in mine and line.startswith("ray::MapWorker")]
 
 
-def ancestors(pid):
-    found = []
-    while pid and int(pid) > 1:
-        pid = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("PPid"))
-        pid = pid.split()[1]
-        found.append(int(pid))
-    return found
+def command_lines():
+    """Number and command line of every process."""
+    found = psutil.process_iter(["pid", "cmdline"])
+    return [(one.info["pid"], " ".join(one.info["cmdline"] or ())) for one in found]
 
 
 def numbers(log):
@@ -148,12 +138,7 @@ def test_a_worker_that_refuses_the_work_ends_the_run_with_its_reason(cluster, tm
         list(run([{"number": 0, "do": "", "text": ""}], tmp_path / "log", start="exit"))
 
 
-def test_two_workers_index_the_same_rows_and_vectors_also_when_both_are_killed(
-    cluster,
-    config,
-    on_ray,
-    monkeypatch,
-):
+def test_two_workers_index_the_same_rows_and_vectors_also_when_both_are_killed(cluster, config, on_ray, monkeypatch):
     monkeypatch.setattr(reading, "FILES_PER_GROUP", 1)
     monkeypatch.setattr(indexing_engines, "SECONDS_PER_COMMIT", 0.0)
     index.run(config)
@@ -200,7 +185,7 @@ def test_after_the_driver_is_killed_the_next_run_does_the_rest(config, on_ray, t
     done = len(contents(on_ray.output)[1])
     assert done in {1, 2}  # of five: the files of one group, the last of which has one
     until = time.monotonic() + 60
-    while left := processes_with(folder):
+    while left := [line[:200] for _, line in command_lines() if folder in line]:  # of the cluster in it
         assert time.monotonic() < until, left
         time.sleep(0.5)
     second = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -209,19 +194,6 @@ def test_after_the_driver_is_killed_the_next_run_does_the_rest(config, on_ray, t
     index.run(config)
     assert contents(on_ray.output) == contents(config.output)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def processes_with(text):
-    """Command lines that name a folder: those of the cluster in it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if text in line:
-            found.append(line.replace("\0", " ")[:200])
-    return found
 
 
 def test_workers_embed_the_same_clips(cluster, tiny, embedded, tmp_path):

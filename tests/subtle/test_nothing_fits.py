@@ -6,13 +6,14 @@ import datasets
 import numpy as np
 import pytest
 from colored_videos import write_colored_video
+from small_index import index_config
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.index.store import MomentIndex
 from subtle.footage import calibration, index, search
 from subtle.footage.calibration import SENTENCES, query_kind, threshold_of
-from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.footage.options import SearchConfig
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR
 
@@ -20,16 +21,7 @@ COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (20, 20,
 
 
 def make_index(root, model, name, **options):
-    config = IndexConfig(
-        source=str(root / "videos"),
-        output=str(root / name),
-        model=model,
-        window_seconds=2,
-        stride_seconds=2,
-        num_workers=0,
-        device="cpu",
-        **options,
-    )
+    config = index_config(root / "videos", root / name, model, window_seconds=2, stride_seconds=2, **options)
     index.run(config)
     return config
 

@@ -81,11 +81,7 @@ def test_the_lines_of_the_guide_lead_from_a_table_to_a_report(myclips, tiny, cap
     (code,) = blocks("python")
     found = {}
     exec(compile(code, "guide.md", "exec"), found)
-    assert {split: len(part) for split, part in found["clips"].items()} == {
-        "train": 24,
-        "validation": 8,
-        "test": 8,
-    }
+    assert {split: len(part) for split, part in found["clips"].items()} == {"train": 24, "validation": 8, "test": 8}
     assert "40 of 40 clips" in capsys.readouterr().out
     clip = str(Path(tiny["vision_model"]).parent / "clip")
     quick = {
@@ -185,8 +181,7 @@ def test_a_build_of_own_clips_names_rejected_rows_and_reasons_why_it_cannot_go_o
 
 
 @pytest.mark.parametrize(
-    ("folder", "says"),
-    [("own", "video_dir nowhere is not a folder"), ("release", "nowhere: no such folder of videos")],
+    ("folder", "says"), [("own", "video_dir nowhere is not a folder"), ("release", "nowhere: no such folder of videos")]
 )
 def test_a_folder_of_videos_that_is_not_there_is_one_line(myclips, folder, says):
     row = "query_video,target_video,label1,label2,modification\na,b,40,41,Show it.\n"

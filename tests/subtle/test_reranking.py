@@ -26,16 +26,8 @@ def footage(tmp_path_factory):
 def chat(footage, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    return SearchConfig(
-        index=str(footage / "index"),
-        text="show red",
-        device="cpu",
-        rerank="tiny-judge",
-        num_frames=2,
-        shortlist=8,
-        input_usd=1.0,
-        output_usd=2.0,
-    )
+    judge = {"rerank": "tiny-judge", "num_frames": 2, "shortlist": 8, "input_usd": 1.0, "output_usd": 2.0}
+    return SearchConfig(index=str(footage / "index"), text="show red", device="cpu", **judge)
 
 
 def answers_for(config, answer_of):

@@ -122,11 +122,7 @@ def test_a_bug_keeps_its_traceback():
     def mismatch(config):
         list(zip([1], [1, 2], strict=True))
 
-    for main, error in (
-        (mismatch, ValueError),
-        (fail(KeyError("x")), KeyError),
-        (fail(TypeError("x")), TypeError),
-    ):
+    for main, error in ((mismatch, ValueError), (fail(KeyError("x")), KeyError), (fail(TypeError("x")), TypeError)):
         with pytest.raises(error):
             run_recipe(main, None)
 

@@ -7,67 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from colored_videos import write_colored_video
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    PreTrainedTokenizerFast,
-    Siglip2Config,
-    Siglip2ImageProcessor,
-    Siglip2Model,
-    Siglip2Processor,
-    SiglipConfig,
-    SiglipImageProcessor,
-    SiglipModel,
-    SiglipProcessor,
-)
+from small_encoders import save_small, siglip, siglip_2
+from small_index import index_config
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.index.store import MomentIndex
 from subtle.footage import index, search
-from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.footage.options import SearchConfig
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 
-SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
-WORDS = ["<pad>", "<unk>", "</s>", "show", "red", "green"]
-LONGEST = 16
-
-
-def saved(folder, model, processor):
-    torch.manual_seed(0)
-    for weight in model.parameters():
-        if weight.ndim > 1:
-            torch.nn.init.normal_(weight, std=0.5)
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return str(folder)
-
-
-def tokenizer():
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
-    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=LONGEST, **special)
-
-
-TEXT = {**SMALL, "vocab_size": 8, "max_position_embeddings": LONGEST, "eos_token_id": 2, "pad_token_id": 0}
-
-
-def siglip(folder, tiny):
-    config = SiglipConfig(text_config=TEXT, vision_config={**SMALL, "image_size": 16, "patch_size": 8})
-    images = SiglipImageProcessor(size={"height": 16, "width": 16})
-    return saved(folder, SiglipModel(config), SiglipProcessor(images, tokenizer()))
-
-
-def siglip_2(folder, tiny):
-    vision = {**SMALL, "num_patches": 4, "patch_size": 8}
-    config = Siglip2Config(text_config={**TEXT, "projection_size": 16}, vision_config=vision)
-    images = Siglip2ImageProcessor(patch_size=8, max_num_patches=4)
-    return saved(folder, Siglip2Model(config), Siglip2Processor(images, tokenizer()))
+WINDOWS = {"window_seconds": 2, "stride_seconds": 1}
 
 
 def sentence_transformers(folder, tiny):
@@ -85,8 +38,8 @@ ENCODERS = {
     "CLIP": lambda folder, tiny: MINIATURE_CLIP,
     "VidCLIP": lambda folder, tiny: MINIATURE_VIDCLIP,
     "AIM": lambda folder, tiny: tiny["vision_model"],
-    "SigLIP": siglip,
-    "SigLIP 2": siglip_2,
+    "SigLIP": lambda folder, tiny: save_small(siglip, folder),
+    "SigLIP 2": lambda folder, tiny: save_small(siglip_2, folder),
     "sentence-transformers": sentence_transformers,
 }
 
@@ -103,16 +56,7 @@ def videos(tmp_path_factory):
 def test_an_encoder_finds_a_clip_again_and_answers_texts(name, videos, tiny, tmp_path, capsys):
     model = ENCODERS[name](tmp_path / "model", tiny)
     is_code = name == "sentence-transformers"
-    made = IndexConfig(
-        source=str(videos),
-        output=str(tmp_path / "index"),
-        model=model,
-        window_seconds=2,
-        stride_seconds=1,
-        num_workers=0,
-        device="cpu",
-        trust_remote_code=is_code,
-    )
+    made = index_config(videos, tmp_path / "index", model, **WINDOWS, trust_remote_code=is_code)
     index.run(made)
     asked = {"index": made.output, "device": "cpu", "limit": 100, "trust_remote_code": is_code}
     clip = {"clip": str(videos / "1.mp4"), "start_seconds": 1.0, "end_seconds": 3.0}
@@ -133,17 +77,13 @@ def test_an_encoder_finds_a_clip_again_and_answers_texts(name, videos, tiny, tmp
         assert "tokens and the model reads" in capsys.readouterr().err
 
 
-def test_an_index_of_a_factored_model_scores_as_the_model_does(tmp_path, factored_retriever):
-    (tmp_path / "videos").mkdir()
-    for number in range(3):
-        turned = COLORS[number:] + COLORS[:number]
-        write_colored_video(tmp_path / "videos" / f"{number}.mp4", turned, seed=number)
-    made = {"source": str(tmp_path / "videos"), "output": str(tmp_path / "index"), "model": factored_retriever}
-    index.run(IndexConfig(**made, window_seconds=2, stride_seconds=1, num_workers=0, device="cpu"))
-    opened, encoder = MomentIndex(made["output"]), load_encoder(factored_retriever)
+def test_an_index_of_a_factored_model_scores_as_the_model_does(videos, tmp_path, factored_retriever):
+    made = index_config(videos, tmp_path / "index", factored_retriever, **WINDOWS)
+    index.run(made)
+    opened, encoder = MomentIndex(made.output), load_encoder(factored_retriever)
     rows = opened.moments(opened.active.key).to_arrow().to_pylist()
     assert len(rows[0]["vector"]) == 4
-    clip = {"clip": str(tmp_path / "videos/1.mp4"), "start_seconds": 1, "end_seconds": 3}
+    clip = {"clip": str(videos / "1.mp4"), "start_seconds": 1, "end_seconds": 3}
     frames = read_frames(clip["clip"], 4, 1, 3, size=(16, 16)).frames
     for asked, query in (
         ({"text": "show red", **clip}, encoder.query(frames, "show red")),
@@ -151,7 +91,7 @@ def test_an_index_of_a_factored_model_scores_as_the_model_does(tmp_path, factore
         ({"text": "show red"}, encoder.query(text="show red")),
     ):
         scores = {row["moment_id"]: float(np.dot(row["vector"], query)) for row in rows}
-        found = search.find(SearchConfig(index=made["output"], device="cpu", **asked))
+        found = search.find(SearchConfig(index=made.output, device="cpu", **asked))
         best = sorted(scores.values(), reverse=True)[: len(found)]
         assert [row["score"] for row in found] == pytest.approx(best, abs=1e-5)
         assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-5) for row in found)

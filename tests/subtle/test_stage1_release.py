@@ -39,12 +39,7 @@ def release(tmp_path_factory):
     Dataset.from_list(rows).to_csv(annotations / "train_finegd.csv")
     for number, split in enumerate(("val", "test"), start=7):
         query, answer = (GYM.format(number, place, place + 1) for place in range(2))
-        row = {
-            "query_id": "0",
-            "query_video": query,
-            "modification": "Show with 1 turn.",
-            "target_video": answer,
-        }
+        row = {"query_id": "0", "query_video": query, "modification": "Show with 1 turn.", "target_video": answer}
         Dataset.from_list([row | {"target_videos_ids": str([answer])}]).to_csv(annotations / f"{split}_finegd.csv")
         labels |= {query: "40", answer: "41"}
     for number, (clip_id, label) in enumerate(labels.items()):
@@ -54,19 +49,9 @@ def release(tmp_path_factory):
 
 @pytest.fixture
 def config(release, tiny, tmp_path):
-    return Stage1Config(
-        **release,
-        base=str(Path(tiny["vision_model"]).parent / "clip"),
-        head="all",
-        num_frames=2,
-        epochs=1,
-        batch_size=4,
-        validation_fraction=0.34,
-        cache_frames=False,
-        num_workers=0,
-        device="cpu",
-        output_dir=str(tmp_path / "stage1"),
-    )
+    places = {"base": str(Path(tiny["vision_model"]).parent / "clip"), "output_dir": str(tmp_path / "stage1")}
+    small = {"num_frames": 2, "epochs": 1, "batch_size": 4, "cache_frames": False, "num_workers": 0, "device": "cpu"}
+    return Stage1Config(**release, **places, **small, head="all", validation_fraction=0.34)
 
 
 def test_training_videos_are_held_out_where_the_release_has_no_labels(config, capsys):
@@ -78,10 +63,7 @@ def test_training_videos_are_held_out_where_the_release_has_no_labels(config, ca
     }
     said = capsys.readouterr().out
     results = json.loads((Path(config.output_dir) / "results.json").read_text())
-    assert results["coverage"] == {
-        "train": {"clips": 9, "usable": 9},
-        "validation": {"clips": 4, "usable": 4},
-    }
+    assert results["coverage"] == {"train": {"clips": 9, "usable": 9}, "validation": {"clips": 4, "usable": 4}}
     assert results["notes"] == {
         "validation": "4 training clips of 2 of 7 long videos, held out with seed 0 (none of the 2 clips of "
         "'validation' has a label)",
@@ -105,10 +87,7 @@ def test_no_video_is_on_both_sides_and_every_label_keeps_training_clips(release)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"validation": "split"},
-            "none of the 2 clips of 'validation' has a label; --validation train holds",
-        ),
+        ({"validation": "split"}, "none of the 2 clips of 'validation' has a label; --validation train holds"),
         ({"video_dir": None}, "none of the labeled clips of 'train' has its video; give the folder"),
         ({"validation_fraction": 0.0}, "share between 0 and 1"),
         ({"data_dir": "nowhere"}, "cannot be read: data_dir nowhere is"),
@@ -125,11 +104,7 @@ def test_missing_data_is_an_error_before_anything_is_decoded(config, change, mes
 
 def test_labels_of_the_split_are_used_where_there_are_some(tiny):
     found = labeled_splits(DataConfig(dataset=tiny["dataset"]))
-    assert {split: len(clips) for split, clips in found.clips.items()} == {
-        "train": 16,
-        "validation": 8,
-        "test": 12,
-    }
+    assert {split: len(clips) for split, clips in found.clips.items()} == {"train": 16, "validation": 8, "test": 12}
     assert found.notes == {}
     held = labeled_splits(DataConfig(dataset=tiny["dataset"]), validation="train", validation_fraction=0.25)
     assert [len(held.clips[split]) for split in ("train", "validation")] == [12, 4]

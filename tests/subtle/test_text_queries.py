@@ -16,6 +16,7 @@ from hf_models.fingerprints import key_of
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.query_texts import files_of_model
+from subtle import ModelChangedError
 from subtle.footage import search, text_queries
 from subtle.footage.models import vector_origin
 from subtle.footage.options import SearchConfig
@@ -53,17 +54,15 @@ def indexed(tmp_path_factory):
 
 def test_a_search_by_text_imports_no_torch_and_finds_what_the_model_finds(indexed):
     index, model, encoder = indexed
-    code = "\n".join(
-        [
-            "import json, runpy, sys",
-            f"sys.argv = ['search.py', {index.path!r}, '--text', 'show with 2 turns', '--format', 'json']",
-            "try:",
-            f"    runpy.run_path({str(RECIPES / 'search.py')!r}, run_name='__main__')",
-            "except SystemExit as ended:",
-            "    assert not ended.code",
-            "print(json.dumps([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules]))",
-        ]
-    )
+    code = f"""
+import json, runpy, sys
+sys.argv = ['search.py', {index.path!r}, '--text', 'show with 2 turns', '--format', 'json']
+try:
+    runpy.run_path({str(RECIPES / "search.py")!r}, run_name='__main__')
+except SystemExit as ended:
+    assert not ended.code
+print(json.dumps([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules]))
+"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     found, _, imported = run.stdout.rstrip().rpartition("\n")
     assert json.loads(imported) == []
@@ -152,15 +151,17 @@ def test_an_approximate_search_needs_an_approximate_index(indexed):
 
 def test_a_model_that_has_changed_is_loaded_and_refused(indexed):
     index, model, _ = indexed
+    asked = SearchConfig(index=index.path, text="a vault", device="cpu")
     name = Path(model.name, "processor_config.json")
     content = name.read_text()
     name.write_text(json.dumps(json.loads(content) | {"number_words": True}))
     try:
         assert text_query(model, "a vault") is None
-        with pytest.raises(ValueError, match="has changed since it made the vectors"):
-            search.find(SearchConfig(index=index.path, text="a vault", device="cpu"))
+        with pytest.raises(ModelChangedError, match="has changed since it made the vectors"):
+            search.find(asked)
     finally:
         name.write_text(content)
+    assert search.find(asked)  # its file is newer, with the same content
 
 
 def test_a_model_of_the_hub_is_known_by_its_commit(indexed, monkeypatch):

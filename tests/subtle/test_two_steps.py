@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from datasets import Dataset
+from small_datasets import write_dataset
 from small_footage import SECONDS, footage_in, loaded_once, shortlist
 from torch.nn import functional as F
 
@@ -19,7 +19,6 @@ from hf_models.feature_store import open_features
 from hf_models.moments.feature_encoders import TokenEncoder
 from hf_models.video_text_matching import Scorer, load_matcher
 from subtle.embedding.embed_moments import run as embed
-from subtle.embedding.options import EmbedMomentsConfig
 from subtle.evaluate import evaluate_vcmr
 from subtle.evaluate.options import EvaluateVCMRConfig
 from subtle.fig.data import FEATURES_FILE, feature_origins
@@ -29,16 +28,9 @@ from subtle.footage.refining import Refiner, overlap
 from subtle.options import run_recipe
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.shared_config import MomentDataConfig
+from tests.subtle.embedding.test_embed_moments import embed_config
 
 CLIP_SECONDS = 0.5
-CARD = """---
-configs:
-- config_name: mini
-  data_files: [{split: test, path: mini/test.parquet}]
-- config_name: mini-videos
-  data_files: [{split: test, path: mini-videos/test.parquet}]
----
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +48,10 @@ def trained(footage, tiny, tmp_path_factory):
     ]
     row = {"desc_id": 0, "video_id": "0", "duration_seconds": 11.0, "start_seconds": 0.0, "end_seconds": 2.0}
     row |= {"coarse_caption": "show", "fine_caption": "show red", "fine_caption_score": None}
-    Dataset.from_list(videos).to_parquet(root / "data/mini-videos/test.parquet")
-    Dataset.from_list([row]).to_parquet(root / "data/mini/test.parquet")
-    (root / "data/README.md").write_text(CARD)
-    clip = tiny["vision_model"].replace("aim", "clip")
-    shutil.copytree(clip, root / "clip")
-    embed(
-        EmbedMomentsConfig(
-            dataset=str(root / "data"),
-            vision_model=str(root / "clip"),
-            text_model=tiny["text_model"],
-            clip_seconds=CLIP_SECONDS,
-            frames_per_clip=2,
-            output_dir=str(root / "features"),
-            num_workers=0,
-            device="cpu",
-        )
-    )
+    write_dataset(root / "data", {"mini": {"test": [row]}, "mini-videos": {"test": videos}})
+    shutil.copytree(tiny["vision_model"].replace("aim", "clip"), root / "clip")
+    clips = {"vision_model": str(root / "clip"), "clip_seconds": CLIP_SECONDS, "frames_per_clip": 2}
+    embed(embed_config(tiny, root / "data", root / "features", **clips))
     write_model(root / "model", root, max_video_clips=40)
     return root
 
@@ -92,14 +71,8 @@ def write_model(folder, root, *, max_video_clips):
 @pytest.fixture
 def config(footage, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    return SearchConfig(
-        index=str(footage / "index"),
-        text="show red",
-        limit=100,
-        device="cpu",
-        num_workers=0,
-        num_frames=2,
-    )
+    options = {"limit": 100, "device": "cpu", "num_workers": 0, "num_frames": 2}
+    return SearchConfig(index=str(footage / "index"), text="show red", **options)
 
 
 def refiner_of(trained, cache, model="model", **options):
@@ -322,19 +295,9 @@ def test_options_that_contradict_each_other_are_refused(given, message):
 
 def test_what_each_step_adds_is_measured_with_its_spread(config, footage, trained, matcher, tmp_path, capsys):
     output = tmp_path / "steps"
-    measured = evaluate_vcmr.run(
-        EvaluateVCMRConfig(
-            two_step=True,
-            models=[str(trained / "model")] * 2,
-            matchers=[matcher],
-            dataset=str(trained / "data"),
-            features=str(trained / "features"),
-            device="cpu",
-            shortlist=12,
-            rerank_shortlist=3,
-            output_dir=str(output),
-        )
-    )
+    places = {"dataset": str(trained / "data"), "features": str(trained / "features"), "output_dir": str(output)}
+    steps = {"models": [str(trained / "model")] * 2, "matchers": [matcher], "shortlist": 12, "rerank_shortlist": 3}
+    measured = evaluate_vcmr.run(EvaluateVCMRConfig(two_step=True, **places, **steps, device="cpu"))
     assert list(measured) == ["vectors", "vectors + matcher", "vectors + model", "vectors + model + matcher"]
     truth = {"video": "0.mp4", "start_seconds": 0.0, "end_seconds": 2.0}
     query = replace(config, index=str(output / "index"), shortlist=12)

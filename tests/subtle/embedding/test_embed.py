@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 from datasets import Dataset
+from small_datasets import write_dataset
 
 from hf_datasets.video import read_frames
 from hf_datasets.video.frame_cache import FrameCache
@@ -124,22 +125,12 @@ def test_another_number_of_frames_than_the_model_takes_is_refused(tiny, tmp_path
 
 
 def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
-    data = tmp_path / "incomplete"  # datasets caches by the folder's last name
-    for name in ("mini", "mini-clips"):
-        (data / name).mkdir(parents=True)
-        for split in ("train", "validation", "test"):
-            rows = Dataset.from_parquet(f"{tiny['dataset']}/{name}/{split}.parquet")
-            if name == "mini-clips" and split == "test":
-                (tmp_path / "damaged.mp4").write_bytes(b"no video")
-                videos = [
-                    None,
-                    str(tmp_path / "damaged.mp4"),
-                    str(tmp_path / "absent.mp4"),
-                    *rows["video"][3:],
-                ]
-                rows = rows.remove_columns("video").add_column("video", videos)
-            rows.to_parquet(data / name / f"{split}.parquet")
-    (data / "README.md").write_text(Path(tiny["dataset"], "README.md").read_text())
+    (tmp_path / "damaged.mp4").write_bytes(b"no video")
+    data = shutil.copytree(tiny["dataset"], tmp_path / "incomplete")  # datasets caches by the folder's last name
+    path = data / "mini-clips/test.parquet"
+    rows = pl.read_parquet(path)
+    videos = [None, str(tmp_path / "damaged.mp4"), str(tmp_path / "absent.mp4"), *rows["video"][3:]]
+    rows.with_columns(video=pl.Series(videos)).write_parquet(path)
     options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
     options["num_workers"] = 1
     coverage = embed_clips.run(EmbedConfig(**options))
@@ -160,14 +151,8 @@ def test_other_clips_under_the_same_ids_are_refused(tiny, embedded, tmp_path):
 
 
 def test_an_empty_split_is_refused(tiny, tmp_path):
-    data = tmp_path / "empty"
-    (data / "mini-clips").mkdir(parents=True)
     rows = Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
-    rows.select(range(0)).to_parquet(data / "mini-clips" / "test.parquet")
-    (data / "README.md").write_text(
-        "---\nconfigs:\n- config_name: mini-clips\n  data_files:\n  - "
-        "{split: test, path: mini-clips/test.parquet}\n---\n"
-    )
+    data = write_dataset(tmp_path / "empty", {"mini-clips": {"test": rows.select(range(0))}})
     options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
     with pytest.raises(SystemExit, match=r"split 'test' .* cannot be read: .*no data"):
         embed_clips.run(EmbedConfig(**options))

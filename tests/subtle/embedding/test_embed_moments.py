@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from small_datasets import write_dataset
 
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import VideoReaderPool
@@ -19,14 +20,6 @@ from subtle.run.encoded_data import digest
 from subtle.run.shared_config import MomentDataConfig
 from subtle.train import vcmr
 
-CARD = """---
-configs:
-- config_name: mini
-  data_files: [{split: test, path: mini/test.parquet}]
-- config_name: mini-videos
-  data_files: [{split: test, path: mini-videos/test.parquet}]
----
-"""
 FRAME_RATE = 10
 
 
@@ -49,18 +42,9 @@ def moments(tmp_path_factory):
     write_video(root / "short.mp4", 3)
     (root / "bad.mp4").write_bytes(b"no video")
     videos = [
-        {
-            "video_id": name,
-            "video": str(root / f"{name}.mp4") if there else None,
-            "duration_seconds": seconds,
-            "split": "test",
-        }
-        for name, seconds, there in (
-            ("bad", 5.0, True),
-            ("gone", 5.0, False),
-            ("long", 18.5, True),
-            ("short", 40.0, True),
-        )
+        {"video_id": name, "video": None if name == "gone" else str(root / f"{name}.mp4")}
+        | {"duration_seconds": seconds, "split": "test"}
+        for name, seconds in (("bad", 5.0), ("gone", 5.0), ("long", 18.5), ("short", 40.0))
     ]
     captions = ["show red", "show green blue", "grey"]
     rows = [
@@ -68,25 +52,19 @@ def moments(tmp_path_factory):
          "coarse_caption": "show", "fine_caption": caption, "fine_caption_score": None}
         for number, caption in enumerate(captions)
     ]  # fmt: skip
-    Dataset.from_list(videos).to_parquet(root / "data" / "mini-videos" / "test.parquet")
-    Dataset.from_list(rows).to_parquet(root / "data" / "mini" / "test.parquet")
-    (root / "data" / "README.md").write_text(CARD)
-    return str(root / "data")
+    return str(write_dataset(root / "data", {"mini": {"test": rows}, "mini-videos": {"test": videos}}))
+
+
+def embed_config(tiny, dataset, folder, **options):
+    """How moments are embedded in this process by the tiny CLIP."""
+    models = {"vision_model": tiny["vision_model"].replace("aim", "clip"), "text_model": tiny["text_model"]}
+    options = {**models, "num_workers": 0, "device": "cpu", **options}
+    return EmbedMomentsConfig(dataset=str(dataset), output_dir=str(folder), **options)
 
 
 @pytest.fixture
 def config(moments, tiny, tmp_path):
-    clip = tiny["vision_model"].replace("aim", "clip")
-    return EmbedMomentsConfig(
-        dataset=moments,
-        vision_model=clip,
-        text_model=tiny["text_model"],
-        clip_seconds=1.0,
-        output_dir=str(tmp_path / "features"),
-        num_workers=0,
-        shard_size=1,
-        device="cpu",
-    )
+    return embed_config(tiny, moments, tmp_path / "features", clip_seconds=1.0, shard_size=1)
 
 
 def test_features_are_one_vector_per_second_and_per_token(config, tmp_path):

@@ -134,27 +134,15 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
 def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(imported, tmp_path):
     (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**SMALL, **shared(imported)}))
     variations = {"plain": {"loss": "infonce"}, "another text": {"number_words": True}}
+    made = {"embeddings": imported.output_dir, "num_workers": 0}
     data = {name: getattr(imported, name) for name in ("dataset_config", "data_dir")}
-    ablation = AblateConfig(
-        **data,
-        variations=variations,
-        seeds=[0, 1],
-        stage2_config=str(tmp_path / "stage2.yaml"),
-        embeddings=imported.output_dir,
-        num_workers=0,
-        output_dir=str(tmp_path / "ablation"),
-    )
+    places = {"stage2_config": str(tmp_path / "stage2.yaml"), "output_dir": str(tmp_path / "ablation")}
+    ablation = AblateConfig(**data, **made, **places, variations=variations, seeds=[0, 1])
     assert table.main(ablation) == 0
     assert list(json.loads((tmp_path / "ablation" / "results.json").read_text())["figures"]) == list(variations)
     assert table.main(AblateConfig(**vars(ablation) | {"dry_run": True})) == 0
-    baseline = FinetuneConfig(
-        **shared(imported),
-        **SMALL,
-        rows=["tf-covr-base"],
-        embeddings=imported.output_dir,
-        num_workers=0,
-        output_dir=str(tmp_path / "table3"),
-    )
+    options = {"rows": ["tf-covr-base"], "output_dir": str(tmp_path / "table3")}
+    baseline = FinetuneConfig(**shared(imported), **SMALL, **made, **options)
     assert table.main(baseline) == 0
     assert table.main(FinetuneConfig(**vars(baseline) | {"dry_run": True})) == 0
 

@@ -15,13 +15,14 @@ import pytest
 import torch
 from colored_videos import write_colored_video
 from filelock import FileLock
+from small_index import index_config
 
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from subtle.footage import index, reading, search
-from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.footage.options import SearchConfig
 from subtle.options import run_recipe
 from subtle.run import locks
 
@@ -51,16 +52,8 @@ def small_groups(monkeypatch):
 @pytest.fixture
 def config(videos, tmp_path, tiny):
     """With windows of one second every half second, by a tiny AIM."""
-    return IndexConfig(
-        source=str(videos),
-        output=str(tmp_path / "index"),
-        model=tiny["vision_model"],
-        window_seconds=1.0,
-        stride_seconds=0.5,
-        batch_size=2,
-        num_workers=0,
-        device="cpu",
-    )
+    windows = {"window_seconds": 1.0, "stride_seconds": 0.5, "batch_size": 2}
+    return index_config(videos, tmp_path / "index", tiny["vision_model"], **windows)
 
 
 def rows_of(path, model=None):

@@ -18,6 +18,7 @@ import pytest
 import torch
 from colored_videos import write_colored_video
 from PIL import Image, ImageDraw
+from small_index import index_config, save_retriever
 
 import metrics as our_metrics
 from hf_datasets.video import read_frames
@@ -29,24 +30,16 @@ from subtle.evaluate.options import EvaluateConfig
 from subtle.footage import index, search
 from subtle.footage.exporting import contact_sheet, export, picture_of, write_timelines
 from subtle.footage.models import load_again
-from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.footage.options import SearchConfig
 from subtle.footage.output import CONTROL_CHARACTERS, OUTPUT_FORMATS
 from subtle.options import run_recipe
-from subtle.run.models import load_encoders
-from subtle.run.shared_config import EmbedConfig
 
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
 
 
 @pytest.fixture(scope="module")
 def retriever(tiny, tmp_path_factory):
-    """A composed-retrieval model with random weights, as stage 2 writes it."""
-    folder = tmp_path_factory.mktemp("retriever") / "model"
-    torch.manual_seed(3)
-    model, processor = load_encoders(EmbedConfig(**tiny), projection_dim=16, fusion_hidden_dim=32)
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return str(folder)
+    return save_retriever(tiny, tmp_path_factory.mktemp("retriever") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +61,7 @@ def indexed(tiny, retriever, tmp_path_factory):
     shutil.copy(root / "videos/first/0.mp4", root / "videos/second/copy.mp4")
     rows += [row | {"video": "second/copy.mp4"} for row in rows if row["video"] == "first/0.mp4"]
     pl.DataFrame(rows).write_csv(root / "moments.csv")
-    config = IndexConfig(
-        source=str(root / "moments.csv"),
-        video_dir=str(root / "videos"),
-        output=str(root / "index"),
-        model=retriever,
-        num_workers=0,
-        device="cpu",
-    )
+    config = index_config(root / "moments.csv", root / "index", retriever, video_dir=str(root / "videos"))
     index.run(config)
     return config
 
@@ -110,36 +96,17 @@ def test_scores_are_the_products_of_our_own_embeddings(config, retriever, parts)
     assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-5) for row in found)
 
 
-def test_a_clip_alone_finds_what_looks_like_it_first_of_all_itself(config):
-    found = search.find(replace(config, text=None, start_seconds=0, end_seconds=2))
-    assert found[0]["video"] == "first/1.mp4"
-    assert (found[0]["start_seconds"], found[0]["end_seconds"]) == (0, 2)
-    assert found[0]["score"] == pytest.approx(1, abs=1e-5)
-
-
-def test_equal_moments_come_in_the_order_of_their_videos(config):
-    found = search.find(config)
-    copies = {
-        video: [row["score"] for row in found if row["video"] == video] for video in ("first/0.mp4", "second/copy.mp4")
-    }
-    assert copies["first/0.mp4"] == pytest.approx(copies["second/copy.mp4"], abs=1e-6)  # other batches, other rounding
-    assert len(copies["first/0.mp4"]) == 3
-    order = [(-row["score"], row["video"], row["start_seconds"]) for row in found]
-    assert order == sorted(order)
-
-
-def test_few_results_are_the_first_of_many(config):
-    assert search.find(replace(config, limit=5)) == search.find(config)[:5]
-
-
 def test_ties_across_the_limit_are_decided_by_all_that_are_tied(tmp_path):
     opened = MomentIndex.create(tmp_path / "index")
     model = opened.add(IndexedModel("k", "m", {}, 2, "/"))
-    same = {"start_seconds": 0.0, "end_seconds": 1.0, "vector": [1.0, 0.0]}
-    rows = [{"moment_id": str(n), "video": f"{999 - n:03}.mp4", **same} for n in range(300)]
+    rows = [
+        {"moment_id": str(n), "video": f"{999 - n // 2:03}.mp4", "start_seconds": 1.0 - n % 2, "end_seconds": 2.0}
+        | {"vector": [1.0, 0.0]}
+        for n in range(600)
+    ]
     opened.moments("k").add(pa.Table.from_pylist(rows, schema=moment_schema(2)))
     found = search_moments(opened, model, np.array([1.0, 0.0], np.float32), limit=3)
-    assert [row["video"] for row in found] == ["700.mp4", "701.mp4", "702.mp4"]
+    assert [(row["video"], row["start_seconds"]) for row in found] == [("700.mp4", 0), ("700.mp4", 1), ("701.mp4", 0)]
 
 
 def test_filters_are_expressions_of_the_store(config):
@@ -203,6 +170,7 @@ def test_every_format_has_the_same_records(config, capsys):
         ({"where": "repeat('x', 2000000000) = 'x'"}, "REPEAT is not allowed"),
         ({"where": "label = "}, "is not understood"),
         ({"index": "nowhere"}, "there is no index nowhere"),
+        ({"index": str(Path(__file__).parent)}, "holds no index"),
         ({"model": "other"}, "holds no vectors of 'other'"),
     ],
 )
@@ -224,11 +192,6 @@ def test_a_mistake_is_named_in_one_line(config, capsys, change, message):
 def test_a_query_that_cannot_be_is_refused_at_once(given, message):
     with pytest.raises(ValueError, match=message):
         SearchConfig(**given)
-
-
-def test_an_empty_folder_holds_no_index(config, tmp_path, capsys):
-    assert run_recipe(search.main, replace(config, index=str(tmp_path))) == 2
-    assert "holds no index" in capsys.readouterr().err
 
 
 def test_a_model_that_was_trained_again_in_the_same_place_is_refused(config, indexed, retriever, tmp_path, capsys):
@@ -259,14 +222,7 @@ def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tm
     table = clips.select("clip_id", "video_id", "start_seconds", "end_seconds", "label")
     table.write_parquet(tmp_path / "clips.parquet")
     video_dir = str(Path(next(iter(paths.values()))).parent)
-    made = IndexConfig(
-        source=str(tmp_path / "clips.parquet"),
-        video_dir=video_dir,
-        output=str(tmp_path / "index"),
-        model=retriever,
-        num_workers=0,
-        device="cpu",
-    )
+    made = index_config(tmp_path / "clips.parquet", tmp_path / "index", retriever, video_dir=video_dir)
     index.run(made)
     opened, encoder = MomentIndex(made.output), load_encoder(retriever)
     predictions = pl.read_parquet(tmp_path / "evaluation" / "predictions.parquet")
@@ -508,12 +464,7 @@ def test_an_index_that_somebody_changed_is_refused_in_one_line(config, indexed, 
 
 @pytest.mark.parametrize(
     "columns",
-    [
-        {"video": None},
-        {"end_seconds": float("inf")},
-        {"end_seconds": None},
-        {"start_seconds": float("nan")},
-    ],
+    [{"video": None}, {"end_seconds": float("inf")}, {"end_seconds": None}, {"start_seconds": float("nan")}],
     ids=str,
 )
 def test_what_is_no_moment_is_named_and_can_be_left_out(config, indexed, tmp_path, capsys, columns):

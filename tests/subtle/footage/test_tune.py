@@ -92,19 +92,9 @@ def myclips(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(myclips, base):
-    return TuneConfig(
-        clips=str(myclips / "clips.csv"),
-        video_dir=str(myclips / "videos"),
-        base=base,
-        min_clips=24,
-        num_frames=2,
-        batch_size=4,
-        stage1_epochs=1,
-        stage2_epochs=2,
-        num_queries=1,
-        num_workers=0,
-        device="cpu",
-    )
+    places = {"clips": str(myclips / "clips.csv"), "video_dir": str(myclips / "videos"), "base": base}
+    small = {"min_clips": 24, "num_frames": 2, "batch_size": 4, "stage1_epochs": 1, "stage2_epochs": 2}
+    return TuneConfig(**places, **small, num_queries=1, num_workers=0, device="cpu")
 
 
 @pytest.fixture(scope="module")

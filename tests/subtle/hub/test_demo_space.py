@@ -20,6 +20,7 @@ import yaml
 from colored_videos import write_colored_video
 from datasets import Dataset, Features, Value, Video
 from packaging.requirements import Requirement
+from small_datasets import write_dataset
 from small_index import COLORS, EVIL
 
 from hf_datasets.video import read_frames
@@ -42,14 +43,6 @@ from subtle.service.page import Page, Search, build_page, launch
 SPACE = publishing_demo.SPACE
 TEXT = "show with 2 turns"
 SPANS = {"one": [(0.0, 0.9), (1.0, 1.9), (2.0, 2.8)], "two": [(0.2, 1.1), (1.2, 2.4), (2.5, 2.9)]}
-CARD = """---
-configs:
-- config_name: mini-clips
-  data_files: [{split: test, path: mini-clips/test.parquet}]
-- config_name: mini-videos
-  data_files: [{split: test, path: mini-videos/test.parquet}]
----
-"""
 VISITOR = Path(__file__).parents[2] / "fixtures" / "space_visitor.py"
 
 
@@ -190,14 +183,11 @@ def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
 
 def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, space, tmp_path, warm_python):
     published, model = space
-    data = tmp_path / "data"
-    Dataset.from_list(small.clips).to_parquet(data / "mini-clips" / "test.parquet")
     files = [
         {"video_id": name, "video": {"bytes": path.read_bytes(), "path": None}} for name, path in small.videos.items()
     ]
-    features = Features(video_id=Value("string"), video=Video())
-    Dataset.from_list(files, features).to_parquet(data / "mini-videos" / "test.parquet")
-    (data / "README.md").write_text(CARD)
+    videos = Dataset.from_list(files, Features(video_id=Value("string"), video=Video()))
+    data = write_dataset(tmp_path / "data", {"mini-clips": {"test": small.clips}, "mini-videos": {"test": videos}})
     settings_file = published.folder / "demo.json"
     settings = json.loads(settings_file.read_text())
     settings_file.write_text(json.dumps(settings | {"model": str(model.folder), "dataset": str(data)}))

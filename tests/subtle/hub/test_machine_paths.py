@@ -14,17 +14,8 @@ WEIGHTS = Path(__file__).parents[3] / "recipes" / "weights"
 @pytest.mark.parametrize(
     "text",
     [
-        "/home/alice/videos",
-        "/data",
-        "~/videos",
-        "~alice/videos",
-        "../videos",
-        "../../videos/one.mp4",
-        "./videos",
-        "C:\\Users\\alice\\videos",
-        "D:/videos",
-        "\\\\server\\share",
-        "file:///home/alice/one.mp4",
+        *("/home/alice/videos", "/data", "~/videos", "~alice/videos", "../videos", "../../videos/one.mp4", "./videos"),
+        *("C:\\Users\\alice\\videos", "D:/videos", "\\\\server\\share", "file:///home/alice/one.mp4"),
     ],
 )
 def test_a_path_of_a_machine_is_replaced_alone_and_inside_a_text(text):
@@ -36,19 +27,12 @@ def test_a_path_of_a_machine_is_replaced_alone_and_inside_a_text(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "outputs/stage1/model",
-        "openai/clip-vit-base-patch16",
-        "validation/accuracy/temporal_reorder",
+        *("", "outputs/stage1/model", "openai/clip-vit-base-patch16", "validation/accuracy/temporal_reorder"),
         "https://huggingface.co/org/name/blob/main/results.json",
         "hf://datasets/org/name@main/train.parquet",
         "map@k|protocol:standard|denominator:min(relevant,k)|version:1.0.0",
         "and/or, 1/2, 12/11/2026, frames/s, a / b, I/O",
-        "...and so on",
-        "C: a letter; n:m",
-        "<path>",
-        "</s> ends a text",
-        "2.15.0+cpu",
+        *("...and so on", "C: a letter; n:m", "<path>", "</s> ends a text", "2.15.0+cpu"),
     ],
 )
 def test_a_text_without_a_path_stays_as_it_is(text):

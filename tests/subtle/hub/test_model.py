@@ -15,7 +15,6 @@ import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
 from peft import AutoPeftModel, PeftModel
 from PIL import Image
-from safetensors.torch import load_file
 from small_moment_models import MODELS as MOMENT_MODELS
 from small_moment_models import inputs as moment_inputs
 from small_runs import MAP_SIGNATURE, WEIGHTS, make_runs
@@ -23,9 +22,7 @@ from small_vidclip import FRAMES, inputs
 from transformers import AutoModel, CLIPVisionModel
 
 from hf_datasets.registry import task_id
-from hf_models import (
-    AIMForVideoClassification,
-)
+from hf_models import AIMForVideoClassification
 from hf_models.cards import CURVE_PIXELS
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from subtle.hub.model import prepare_model
@@ -315,14 +312,6 @@ def test_a_shipped_card_keeps_its_text_with_code_for_the_hub(published):
     assert "recipes/weights" not in readme_code(found["miniature-vidclip"].folder)
     headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
     assert len(headings) == len(set(headings))
-
-
-def test_published_weights_have_the_values_of_the_source(published):
-    _, found = published
-    for name in ("miniature-vidclip", "miniature-clip"):
-        before, after = (load_file(folder / "model.safetensors") for folder in (WEIGHTS / name, found[name].folder))
-        assert before.keys() == after.keys()
-        assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 @pytest.fixture

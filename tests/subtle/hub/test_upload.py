@@ -398,9 +398,7 @@ def test_a_repository_that_someone_else_filled_is_refused_until_it_is_taken_over
     assert (status, errors.count("\n"), len(page(hub).commits)) == (2, 1, 2)
     assert "holds files that this command did not publish (README.md, weights.bin, ...)" in errors
     assert call(take_over=True)[0] == 0
-    assert page(hub).files.keys() == {
-        *(".gitattributes", "README.md", "index.html", "data/rows.parquet"),
-    }
+    assert page(hub).files.keys() == {*(".gitattributes", "README.md", "index.html", "data/rows.parquet")}
 
 
 def test_a_public_repository_is_not_published_into_as_private_and_a_tag_not_moved(hub, call, folder):

@@ -393,18 +393,13 @@ def test_no_other_file_is_served_and_no_path_is_told(small, served):
     video = small.videos / "first/one.mp4"
     kept = small.media.made("clip", Footage("first/one.mp4", 0.0, 1.0))[0]
     paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(serve.__file__)]
-    forms = [
-        "gradio_api/file={}",
-        "file={}",
-        "gradio_api/file/{}",
-        "gradio_api//file={}",
-        "media/{}",
-        "media/..%2f..{}",
-    ]
-    forms += ["static/{}", "assets/{}", "{}", "gradio_api/%66ile={}", "gradio_api/proxy=file://{}"]
+    forms = ["gradio_api/file={}", "file={}", "gradio_api/file/{}", "gradio_api//file={}", "gradio_api/file=..{}"]
+    forms += ["media/{}", "media/..%2f..{}", "static/{}", "static/..{}", "assets/{}", "{}"]
+    forms += ["gradio_api/%66ile={}", "gradio_api/proxy=file://{}"]
     for path in paths:
         for form in forms:
-            for spelled in (str(path), urllib.parse.quote(str(path), safe=""), str(path).replace("/", "%2f")):
+            quoted = (str(path).replace("/", "%2f"), urllib.parse.quote(str(path), safe=""))
+            for spelled in (str(path), str(path).replace("/", "//"), *quoted):
                 status, _, content = answer(served.root + form.format(spelled))
                 assert status in {400, 403, 404, 405, 422} or b"<!doctype html>" in content[:200], (form, spelled)
                 assert b"secret" not in content[:10]

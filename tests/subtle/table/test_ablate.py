@@ -24,29 +24,17 @@ from subtle.table.variations import read_variations
 from subtle.tfcovr.batches import EmbeddingSource
 from subtle.train import stage2
 
-TRAINING = {
-    "projection_dim": 16,
-    "fusion_projection_dim": 16,
-    "fusion_hidden_dim": 16,
-    "batch_size": 64,
-    "epochs": 1,
-    "learning_rate": 3e-3,
-}
+TRAINING = {"projection_dim": 16, "fusion_projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64}
+TRAINING |= {"epochs": 1, "learning_rate": 3e-3}
 VARIATIONS = {"plain": {"loss": "infonce"}, "HN-NCE/0.5": {"loss": "hn_nce", "beta": 0.5}}
 
 
 def make_config(tiny, embedded, folder):
     base = {"vision_model": tiny["vision_model"], "text_model": tiny["text_model"]}
     (folder / "stage2.yaml").write_text(yaml.safe_dump({**TRAINING, **base}))
-    return AblateConfig(
-        dataset=tiny["dataset"],
-        variations=VARIATIONS,
-        seeds=[0, 1],
-        stage2_config=str(folder / "stage2.yaml"),
-        embeddings=embedded,
-        num_workers=0,
-        output_dir=str(folder / "ablation"),
-    )
+    data = {"dataset": tiny["dataset"], "embeddings": embedded, "num_workers": 0}
+    places = {"stage2_config": str(folder / "stage2.yaml"), "output_dir": str(folder / "ablation")}
+    return AblateConfig(**data, **places, variations=VARIATIONS, seeds=[0, 1])
 
 
 @pytest.fixture

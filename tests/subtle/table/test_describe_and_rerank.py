@@ -1,11 +1,8 @@
 """Describe, retrieve, re-rank against a loopback server: requests, price, scores, answers that are none, and a kill."""
 
 import json
-import os
-import signal
 import socket
 import threading
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -245,37 +242,6 @@ def test_a_dry_run_counts_the_requests_of_each_step_and_connects_to_nothing(call
     assert requests["re-ranking"] == str(10 * SHORTLIST)
     assert way == "captions" or requests["descriptions"] == "10"
     assert not Path(options["output_dir"]).exists()
-
-
-@pytest.mark.slow  # captions and builds are killed with the same cache among the fast ones
-def test_after_kill_9_no_request_is_paid_twice(call, options, tmp_path, warm_python):
-    answered = []
-
-    def counted(body):
-        answered.append(json.dumps(body["messages"][1:]))
-        return answer(body)
-
-    with ChatServer(answer=counted) as server:
-        server.gate, server.gate_after = threading.Event(), QUERIES + 5
-        given = options | {"model": "tiny", "base_url": server.url, "max_concurrency": 2}
-        flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
-        environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        program = Path(__file__).parents[3] / "recipes" / "table.py"
-        killed = warm_python.start([program, "--kind", "describe_and_rerank", *flags], env=environment)
-        deadline = time.monotonic() + 100
-        while server.at_once < 2 or len(answered) < QUERIES + 5:
-            assert killed.poll() is None, killed.output()
-            assert time.monotonic() < deadline, "it did not start"
-            time.sleep(0.02)
-        time.sleep(0.2)
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait(10)
-        time.sleep(0.1)
-        paid = len(answered)
-        assert paid >= QUERIES + 5
-        server.gate.set()
-        assert call(server, max_concurrency=2) == 0
-    assert len(set(answered)) == len(answered) == QUERIES * (1 + SHORTLIST)
 
 
 class DirectChat:

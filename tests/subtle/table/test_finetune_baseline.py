@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from trained_alike import assert_trained_alike, stopped_after
 from transformers import CLIPVisionConfig
 
-from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor, TFCoVRConfig
+from hf_models import TFCoVRConfig
 from hf_models.tfcovr.fusion import GatedFusion
 from subtle.options import parse_config
 from subtle.table import cross_attention, finetune_baseline
@@ -19,8 +19,8 @@ from subtle.table.options import FinetuneConfig
 from subtle.table.rows import changes
 from subtle.table.table import main
 from subtle.tfcovr.finetuned_rows import ROWS
+from tests.subtle.conftest import save_aim
 
-SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 NAMES = [row.name for row in ROWS]
 CROSS_ATTENTION = next(row for row in ROWS if row.name == "blip-covr")
 ECDE = next(row for row in ROWS if row.name == "blip-covr-ecde")
@@ -29,9 +29,7 @@ ECDE = next(row for row in ROWS if row.name == "blip-covr-ecde")
 @pytest.fixture(scope="module")
 def aim_of_12_frames(tmp_path_factory):
     folder = tmp_path_factory.mktemp("aim") / "model"
-    torch.manual_seed(0)
-    AIMForVideoClassification(AIMConfig(num_frames=12, image_size=16, patch_size=8, **SMALL)).save_pretrained(folder)
-    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=12).save_pretrained(folder)
+    save_aim(folder, num_frames=12)
     return str(folder)
 
 
@@ -39,18 +37,9 @@ def aim_of_12_frames(tmp_path_factory):
 def shared(tiny, aim_of_12_frames, caches, tmp_path_factory):
     """A configuration for the tiny dataset, whose embeddings and random models all tests of this file share."""
     root = tmp_path_factory.mktemp("finetune")
-    return FinetuneConfig(
-        **tiny | {"vision_model": aim_of_12_frames},
-        embeddings=str(root / "base"),
-        cache_dir=str(root / "frames"),
-        output_dir=str(root / "table"),
-        projection_dim=16,
-        fusion_hidden_dim=16,
-        batch_size=64,
-        epochs=1,
-        seeds=[0],
-        split="test",
-    )
+    places = {"embeddings": str(root / "base"), "cache_dir": str(root / "frames"), "output_dir": str(root / "table")}
+    small = {"projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 1, "seeds": [0]}
+    return FinetuneConfig(**tiny | {"vision_model": aim_of_12_frames}, **places, **small, split="test")
 
 
 def results_of(folder):

@@ -1,6 +1,7 @@
 """Table 2 by one command: every kind of row, the protocol of the other recipes, what goes wrong, and a kill."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,10 +9,12 @@ import polars as pl
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from hf_models import AIMModel, AIMVideoProcessor
 from hf_models.encoders import load_encoder
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
+from hf_models.feature_store import FeatureStore
 from subtle.embedding.loop import Work, read_clip_frames
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
@@ -29,21 +32,6 @@ from tests.fixtures.colored_videos import write_colored_video
 from tests.fixtures.small_encoders import save_small
 from tests.fixtures.videos import numbers_of, write_video
 
-KILLED_AFTER_THREE_FILES = """
-import os, sys
-import yaml
-from hf_models.feature_store import FeatureStore
-append, calls = FeatureStore.append, []
-def append_and_die(self, *rows):
-    append(self, *rows)
-    calls.append(rows)
-    if len(calls) == 3:
-        os.kill(os.getpid(), 9)
-FeatureStore.append = append_and_die
-from subtle.table.options import ZeroShotConfig
-from subtle.table.table import main
-main(ZeroShotConfig(**yaml.safe_load(sys.argv[1])))
-"""
 FURTHER = {"models": ["none"], **dict.fromkeys(("tf_cvr", "aim_k400_8", "aim_k400_16", "aim_k400_32"))}
 
 
@@ -125,11 +113,19 @@ def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, opt
     torch.testing.assert_close(made.rows(row["query_id"] for row in rows), expected)
 
 
-@pytest.mark.slow  # that of `ablate` is ended in the same runner of rows
-def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_python, monkeypatch):
+def test_a_run_that_was_ended_goes_on_and_encodes_nothing_twice(small, options, monkeypatch):
     options |= {"models": [small["clip"]], "ways": ["average", "text"], "batch_size": 2, "shard_size": 2}
-    arguments = ["-c", KILLED_AFTER_THREE_FILES, json.dumps(options)]
-    assert warm_python.run(arguments).returncode == -9
+    append, files = FeatureStore.append, iter(range(2))
+
+    def append_and_end(store, *rows):
+        append(store, *rows)
+        if next(files, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FeatureStore, "append", append_and_end)
+        with pytest.raises(KeyboardInterrupt):
+            main(ZeroShotConfig(**options))
     assert stored(options) == 6
     encoded = count_videos(monkeypatch)
     assert main(ZeroShotConfig(**options)) == 0
@@ -220,8 +216,6 @@ FRENCH = "Le plongeur saute du tremplin de trois mètres et fait deux tours."
 
 
 def take_weights_away(folder):
-    from safetensors.torch import load_file, save_file
-
     weights = load_file(folder / "model.safetensors")
     kept = {name: weight for name, weight in weights.items() if "text_projection" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
@@ -235,9 +229,7 @@ def save_other_clip(folder):
 
 
 def test_clips_without_labels_have_no_label_captions(small, options, tiny, tmp_path):
-    from shutil import copytree
-
-    data = copytree(tiny["dataset"], tmp_path / "no-labels")
+    data = shutil.copytree(tiny["dataset"], tmp_path / "no-labels")
     for path in data.glob("mini/*.parquet"):
         pl.read_parquet(path).with_columns(target_label=pl.lit(None, pl.String)).write_parquet(path)
     assert main(ZeroShotConfig(**options | {"dataset": str(data), "tf_cvr": small["clip"]})) == 1

@@ -9,25 +9,24 @@ import pytest
 from subtle.tuning.verdict import CHANCE, compare_systems, of_random_order, share_of_deals, verdict
 
 
-def write_predictions(folder, name, ranked):
-    """Two queries of each of two videos: clips a, b of the video v0 and c, d of v1; e is the answer to all."""
-    table = pl.DataFrame(
-        {
-            "query_clip_id": list("abcd"),
-            "target_clip_ids": [["e"]] * 4,
-            "ranked_clip_ids": [list(one) for one in ranked],
-        }
-    )
+def predictions(queries, targets, ranked):
+    return pl.DataFrame({"query_clip_id": queries, "target_clip_ids": targets, "ranked_clip_ids": ranked})
+
+
+def write_predictions(folder, name, *columns):
     (folder / "predictions" / name).mkdir(parents=True)
-    table.write_parquet(folder / "predictions" / name / "0.parquet")
+    predictions(*columns).write_parquet(folder / "predictions" / name / "0.parquet")
 
 
 VIDEOS = {"a": "v0", "b": "v0", "c": "v1", "d": "v1", "e": "v1"}
 
 
 def test_each_system_has_its_map_and_the_gain_over_it(tmp_path):
-    write_predictions(tmp_path, "tuned", ["ebcd", "eacd", "eabd", "eabc"])  # first everywhere
-    write_predictions(tmp_path, "zero-shot-average", ["becd", "aecd", "eabd", "abec"])  # 1/2, 1/2, 1, 1/3
+    for name, ranked in {
+        "tuned": ["ebcd", "eacd", "eabd", "eabc"],  # first everywhere
+        "zero-shot-average": ["becd", "aecd", "eabd", "abec"],  # 1/2, 1/2, 1, 1/3
+    }.items():
+        write_predictions(tmp_path, name, list("abcd"), [["e"]] * 4, list(map(list, ranked)))
     found = compare_systems(tmp_path, ["tuned", "zero-shot average"], VIDEOS, gallery_size=5, cutoffs=(1, 5), seed=0)
     assert list(found) == ["tuned", "zero-shot average", CHANCE]
     assert found["tuned"]["map@5"] == 1.0
@@ -53,10 +52,7 @@ LETTERS = [f"{number:02}" for number in range(24)]
 def test_an_interval_needs_20_queries_of_5_videos(tmp_path, num_queries, num_videos):
     """The tuned model finds the one answer at rank 1, the other at rank 2, everywhere: a gain of 1/2."""
     for name, ranked in (("tuned", ["x", "y"]), ("other", ["y", "x"])):
-        table = {"query_clip_id": LETTERS[:num_queries], "target_clip_ids": [["x"]] * num_queries}
-        (tmp_path / "predictions" / name).mkdir(parents=True)
-        rows = pl.DataFrame(table | {"ranked_clip_ids": [ranked] * num_queries})
-        rows.write_parquet(tmp_path / "predictions" / name / "0.parquet")
+        write_predictions(tmp_path, name, LETTERS[:num_queries], [["x"]] * num_queries, [ranked] * num_queries)
     videos = {clip: f"v{number % num_videos}" for number, clip in enumerate([*LETTERS, "x", "y"])}
     found = compare_systems(tmp_path, ["tuned", "other"], videos, gallery_size=26, cutoffs=(5,), seed=0)
     (_, said), (_, without) = (verdict(found, share, 5, num_queries, num_videos) for share in (0.001, 0.5))
@@ -71,17 +67,11 @@ def test_an_interval_needs_20_queries_of_5_videos(tmp_path, num_queries, num_vid
 
 def test_the_share_of_deals_is_counted_over_all_deals():
     """Two labels of two clips each; each query ranks its right clips first: all 24 deals, one by one."""
-    predictions = pl.DataFrame(
-        {
-            "query_clip_id": ["a", "c"],
-            "target_clip_ids": [["c", "d"], ["a", "b"]],
-            "ranked_clip_ids": [["c", "d", "b"], ["a", "b", "d"]],
-        }
-    )
+    table = predictions(["a", "c"], [["c", "d"], ["a", "b"]], [["c", "d", "b"], ["a", "b", "d"]])
 
     def reached(dealt):
         found = []
-        for row in predictions.iter_rows(named=True):
+        for row in table.iter_rows(named=True):
             right = {dealt[clip] for clip in row["target_clip_ids"]}
             if row["query_clip_id"] in right:
                 continue
@@ -91,7 +81,7 @@ def test_the_share_of_deals_is_counted_over_all_deals():
 
     deals = [reached(dict(zip("abcd", deal, strict=True))) for deal in permutations("abcd")]
     exact = np.mean([one >= reached(dict(zip("abcd", "abcd", strict=True))) - 1e-9 for one in deals])
-    assert share_of_deals(predictions, 5, seed=0) == pytest.approx(exact, abs=0.04)
+    assert share_of_deals(table, 5, seed=0) == pytest.approx(exact, abs=0.04)
 
 
 def drawn_run(folder, seed, *, signal):
@@ -114,16 +104,8 @@ def drawn_run(folder, seed, *, signal):
             )
             score = score + signal * gain * (labels == label)
             ranked.append([clips[place] for place in np.argsort(-score) if place != query][:50])
-        table = {
-            "query_clip_id": [clips[query] for query, _ in queries],
-            "target_clip_ids": [
-                [clip for clip, of in zip(clips, labels, strict=True) if of == label] for _, label in queries
-            ],
-            "ranked_clip_ids": ranked,
-        }
-        place = folder / "predictions" / name.replace(" ", "-")
-        place.mkdir(parents=True)
-        pl.DataFrame(table).write_parquet(place / "0.parquet")
+        right = [[clip for clip, of in zip(clips, labels, strict=True) if of == label] for _, label in queries]
+        write_predictions(folder, name.replace(" ", "-"), [clips[query] for query, _ in queries], right, ranked)
     known = dict(zip(clips, videos, strict=True))
     found = compare_systems(folder, list(strength), known, gallery_size=40, cutoffs=(5,), seed=seed)
     share = share_of_deals(pl.read_parquet(folder / "predictions/two-stage/0.parquet"), 5, seed)
