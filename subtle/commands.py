@@ -126,6 +126,18 @@ def find_config(path: Path) -> Path:
     return shipped if os.path.isfile(shipped) else path  # noqa: PTH113 no error for any text
 
 
+def find_weights(value: Any) -> Any:
+    """An option's value, in which a folder `recipes/weights/NAME` that is not here becomes the one that ships."""
+    if isinstance(value, list):
+        return [find_weights(one) for one in value]
+    if isinstance(value, dict):
+        return {name: find_weights(one) for name, one in value.items()}
+    if isinstance(value, str) and Path(value).parent == Path("recipes/weights") and not Path(value).exists():
+        shipped = RECIPES / "weights" / Path(value).name
+        return str(shipped) if shipped.is_dir() else value
+    return value
+
+
 def missing_modules() -> str | None:
     """What every recipe needs beyond the packages and is not installed, with the command that installs it."""
     missing = [name for name in EXTRA if not is_installed(name)]

@@ -27,7 +27,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 import yaml
 
 from subtle import running
-from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
+from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, find_weights, missing_modules, program
 from subtle.commands import nearest as nearest  # tables and trainings take it from here
 from subtle.running import Config
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
@@ -238,7 +238,7 @@ class ConfigParser(argparse.ArgumentParser):
         read = {}
         for name, value in given.items():
             try:
-                read[name] = self.settings[name].read(value)
+                read[name] = self.settings[name].read(find_weights(value))
             except ValueError as error:
                 self.error(f"{where}{name}: {error}")
         return read

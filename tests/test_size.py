@@ -12,14 +12,14 @@ from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, parsed
 
 LIMITS = {
     "lines of hf_datasets": 24_000,
-    "lines of hf_models": 16_650,
+    "lines of hf_models": 16_600,
     "lines of metrics": 2_950,
-    "lines of subtle and recipes": 29_600,
-    "lines of tests": 49_900,
+    "lines of subtle and recipes": 29_500,
+    "lines of tests": 48_000,
     "percent of names in more than one file": 1.0,
     "percent of functions and classes in more than one file": 0.7,
-    "options": 353,
-    "flags": 930,
+    "options": 350,
+    "flags": 920,
     "verbs": 22,
     "files from a clip to mAP": 131,
 }

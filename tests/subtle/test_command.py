@@ -50,11 +50,13 @@ def test_every_script_is_listed_with_its_first_sentence(call, monkeypatch):
 
 @pytest.mark.parametrize("words", [("check", "comp", "--data_dir", "nowhere"), ("check", "comp", "--help")], ids=str)
 def test_a_program_that_runs_a_verb_in_its_process_keeps_its_interrupts(call, words):
-    earlier = signal.getsignal(signal.SIGINT)
-    assert earlier is signal.default_int_handler
-    with contextlib.suppress(SystemExit):
-        call(*words)
-    assert signal.getsignal(signal.SIGINT) is earlier
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with contextlib.suppress(SystemExit):
+            call(*words)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_version_is_that_of_the_package(call):

@@ -290,6 +290,21 @@ def test_the_first_words_of_the_command_line_are_flags_unless_they_are_files():
     assert first_words_as(["index"], ["archive", "more"]) == ["--index", "archive", "more"]
 
 
+def test_weights_that_ship_are_found_from_any_folder_after_the_users_own_also_inside_a_value(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "recipes/weights/miniature-clip"
+    (tmp_path / "table.yaml").write_text(f"variations: {{one: {{vision_model: {name}}}, two: {{epochs: 1}}}}")
+
+    def read():
+        return parse_config(options_of("ablate"), None, ["table.yaml", "--stage2_config", "recipes/weights/none"])
+
+    shipped = str(RECIPES / "weights/miniature-clip")
+    assert read().variations == {"one": {"vision_model": shipped}, "two": {"epochs": 1}}
+    assert read().stage2_config == "recipes/weights/none"
+    (tmp_path / name).mkdir(parents=True)
+    assert read().variations["one"] == {"vision_model": name}
+
+
 def test_a_name_of_a_configuration_that_ships_is_found_from_any_folder_after_the_users_own(tmp_path, monkeypatch):
     from subtle.train.stage2 import Stage2Config
 
