@@ -14,7 +14,8 @@ from hf_models.feature_store import Features, checked_features, fit_clips
 
 from .configuration_moments import EndConvention, MomentRetrievalConfig
 from .corpus import VideoBatch
-from .spans import SpanPreset, clip_labels
+from .presets import SpanPreset
+from .spans import clip_labels
 
 QUERY_FIELDS = ("desc_id", "video_id", "duration_seconds", "start_seconds", "end_seconds", "caption")
 

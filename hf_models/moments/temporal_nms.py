@@ -22,7 +22,7 @@ def temporal_nms(
     Args:
         ranking: All candidates, in any order.
         threshold: A span whose IoU with a better one of the same video is strictly greater is dropped. Those of the
-            datasets are in `spans.PRESETS`.
+            datasets are in `presets.PRESETS`.
         max_spans: How many spans are kept for a query.
         legacy_truncate: Look at the first `max_spans` candidates only, as the released code does.
 

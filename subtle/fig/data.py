@@ -7,7 +7,7 @@ import polars as pl
 
 from hf_models.feature_store import open_features
 from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
-from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
+from hf_models.moments.presets import MINIATURE, PRESETS, SpanPreset
 from subtle.run.data import open_dataset
 from subtle.run.encoded_data import check_encoded, digests_of_moments
 from subtle.run.results import read_json

@@ -24,8 +24,8 @@ from hf_models import (
     XMLForMomentRetrieval,
 )
 from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.presets import PRESETS
 from hf_models.moments.ranking import rank_moments
-from hf_models.moments.spans import PRESETS
 from subtle.embedding.embed_moments import run as embed
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.fig.data import FEATURES_FILE, feature_origins, load_moments, span_preset

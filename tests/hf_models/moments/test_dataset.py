@@ -8,7 +8,7 @@ import torch
 from hf_models import XMLConfig
 from hf_models.feature_store import FeatureStore
 from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
-from hf_models.moments.spans import SpanPreset
+from hf_models.moments.presets import SpanPreset
 
 CLIPS, SIZE = 12, 4
 PRESET = SpanPreset(min_clips=1, max_clips=4, max_video_clips=CLIPS, nms_threshold=0.5)

@@ -10,8 +10,8 @@ import torch
 from hf_models import XMLConfig, XMLForMomentRetrieval
 from hf_models.feature_store import FeatureStore
 from hf_models.moments.dataset import QUERY_FIELDS, MomentSplit
+from hf_models.moments.presets import SpanPreset
 from hf_models.moments.ranking import rank_moments, write_submission
-from hf_models.moments.spans import SpanPreset
 
 VIDEOS, CLIPS, SIZE = 3, 6, 8
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from small_moment_models import both_streams, every_model, small
 
 from hf_models.moments.corpus import VideoBatch, encode_corpus
-from hf_models.moments.spans import PRESETS, MomentRanking, SpanSearch, clip_labels, end_offsets
+from hf_models.moments.presets import PRESETS
+from hf_models.moments.spans import MomentRanking, SpanSearch, clip_labels, end_offsets
 from hf_models.moments.temporal_nms import temporal_nms
 
 NUM_CLIPS = [9, 6, 1, 8, 9, 3, 7]

@@ -17,7 +17,7 @@ from transformers import AutoModel
 
 from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.spans import MINIATURE, PRESETS
+from hf_models.moments.presets import MINIATURE, PRESETS
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 from metrics.vcmr_recall.tvr import read_tvr_submission
 from subtle.evaluate import evaluate_vcmr
