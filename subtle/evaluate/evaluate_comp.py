@@ -59,7 +59,7 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
 
 def pretrain(config: EvaluateCompConfig) -> str:
     """The folder of the model that was pre-trained on stacked clips; trained where missing."""
-    training = parse_config(VidCLIPRunConfig, None, ["vidclip_miniature_stacked.yaml"])
+    training = parse_config(VidCLIPRunConfig, None, [config.pretrain_config])
     override(training, config, SHARED)
     training.output_dir = f"{config.runs_dir}/stacked"
     train(training)

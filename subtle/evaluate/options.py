@@ -85,6 +85,7 @@ class EvaluateCompConfig(
         None,
         "YAML file of vidclip.py for that fine-tuning, its captioning_weight for captioning alone; none: defaults.",
     )
+    pretrain_config: str = option("vidclip_miniature_stacked.yaml", "YAML file of vidclip.py for CompPretrain.")
     runs_dir: str = "outputs/vidclip_runs"
     batch_size: int = 32
     num_workers: int = 0

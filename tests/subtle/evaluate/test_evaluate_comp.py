@@ -78,13 +78,12 @@ def test_several_models_are_measured_side_by_side(measure, results, written, tin
 
 
 def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(
-    measure, results, written, tiny_comp, short_clips, tmp_path, monkeypatch
+    measure, results, written, tiny_comp, short_clips, tmp_path
 ):
-    training, pretraining = tmp_path / "tiny.yaml", tmp_path / "vidclip_miniature_stacked.yaml"
+    training, pretraining = tmp_path / "tiny.yaml", tmp_path / "tiny_stacked.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
     pretraining.write_text(f"{training.read_text()}stack: 2\nclips_dataset: {short_clips}\nclips_config: default\n")
-    monkeypatch.chdir(tmp_path)  # in place of the file that ships
-    files = {"vidclip_config": str(training), "runs_dir": str(tmp_path / "runs")}
+    files = {"vidclip_config": str(training), "pretrain_config": str(pretraining), "runs_dir": str(tmp_path / "runs")}
     measured = measure(compare=True, objectives=["clip", "comppretrain"], seeds=[0, 1], split="validation", **files)
     by_seed = results()["by_seed"]
     assert list(measured) == ["clip", "comppretrain"]
