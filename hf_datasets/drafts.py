@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-# safetensors and PyTorch have errors of their own for a full disk.
+# safetensors and PyTorch have errors of their own for a full disk; tokenizers raises a plain one, see `writing`.
 WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
 
@@ -100,7 +100,9 @@ def writing(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except WRITE_ERRORS as error:
+    except Exception as error:
+        if not isinstance(error, WRITE_ERRORS) and "(os error " not in str(error):  # a plain one of tokenizers
+            raise
         if getattr(error, "errno", None) in {errno.EMFILE, errno.ENFILE}:
             raise  # too many open files are not the folder's fault
         raise OSError(

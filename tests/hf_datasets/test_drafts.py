@@ -48,7 +48,12 @@ def fail_halfway(path, error):
 
 @pytest.mark.parametrize(
     "error",
-    [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error"), RuntimeError("unexpected pos")],
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("I/O error"),
+        RuntimeError("unexpected pos"),
+        Exception("No space left on device (os error 28)"),  # of tokenizers
+    ],
 )
 def test_a_failed_write_leaves_the_old_file_and_names_it_with_the_cure(tmp_path, error):
     path = tmp_path / "value.json"
@@ -57,6 +62,12 @@ def test_a_failed_write_leaves_the_old_file_and_names_it_with_the_cure(tmp_path,
     with pytest.raises(OSError, match=message):
         fail_halfway(path, error)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("value.json", "old")]
+
+
+def test_an_error_that_is_none_of_the_disk_stays_what_it_is(tmp_path):
+    with pytest.raises(LookupError, match="no such row"):
+        fail_halfway(tmp_path / "value.json", LookupError("no such row"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_error_of_too_many_open_files_does_not_name_the_folder(tmp_path):
