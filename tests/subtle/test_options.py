@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from subtle.commands import SECOND_WORDS, find_config
+from subtle.commands import SECOND_WORDS, find_config, find_weights
 from subtle.options import first_words_as, given_in, is_yaml, option, parse_config, settings_of
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, WORDS, options_of, typed
@@ -301,6 +301,8 @@ def test_weights_that_ship_are_found_from_any_folder_after_the_users_own_also_in
     shipped = str(RECIPES / "weights/miniature-clip")
     assert read().variations == {"one": {"vision_model": shipped}, "two": {"epochs": 1}}
     assert read().stage2_config == "recipes/weights/none"
+    for strange in ("recipes/weights/" + "x" * 5000, "recipes/weights/\0"):  # names that no file can have
+        assert find_weights(strange) == strange
     (tmp_path / name).mkdir(parents=True)
     assert read().variations["one"] == {"vision_model": name}
 

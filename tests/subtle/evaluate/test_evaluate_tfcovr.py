@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import yaml
 from datasets import DatasetDict
+from plain_metrics import plain_average_precision
 from transformers import AutoConfig
 
 from hf_models.feature_store import FeatureStore
@@ -57,22 +58,12 @@ def predictions_of(config):
     return pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
 
 
-def average_precision(ranked, relevant, k):
-    """A second implementation of AP@K, as CIRCO defines it."""
-    hits, total = 0, 0.0
-    for rank, one in enumerate(ranked[:k], start=1):
-        if one in relevant:
-            hits += 1
-            total += hits / rank
-    return total / min(len(relevant), k)
-
-
 def test_metrics_agree_with_a_second_implementation(plain):
     measured, _, predictions = plain
     assert len(predictions) == 36
     for k in (5, 10, 25, 50):
         expected = statistics.mean(
-            average_precision(row["ranked_clip_ids"], set(row["target_clip_ids"]), k)
+            plain_average_precision(row["ranked_clip_ids"], set(row["target_clip_ids"]), k)
             for row in predictions.iter_rows(named=True)
         )
         assert measured[f"map@{k}"] == pytest.approx(expected, abs=1e-12)
